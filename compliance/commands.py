@@ -55,9 +55,10 @@ def report(  # noqa: PLR0913 - one for each option
         list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.driver.memory=8g.")
     ] = None,
 ) -> None:
-    """Judge an access log: was each limit kept, and did each stream get its due? Needs the extra `report`.
+    """Judge an access log: was each limit kept, each stream served?
 
-    A later run with the same --access-log and --out reads only new lines and reports on all.
+    It needs the extra `report`. A later run with the same --access-log and --out reads only new lines and reports on
+    all.
     """
     try:
         from compliance.job import ReportOptions, report_with_progress
@@ -74,7 +75,7 @@ def report(  # noqa: PLR0913 - one for each option
     raise typer.Exit(report_with_progress(logs[0] if logs else None, tables, out, options))
 
 
-app = typer.Typer(help="The access log on Spark: rows and windows of it, kept up to date.", no_args_is_help=True)
+app = typer.Typer(help="Keep tables of the access log up to date, on Spark.", no_args_is_help=True)
 
 
 @app.command()
@@ -136,4 +137,4 @@ def _absolute(path: str) -> str:
 
 @app.callback()
 def compliance() -> None:
-    """The access log on Spark: tables of rows and windows, kept up to date."""
+    """Keep tables of the access log up to date, on Spark."""

@@ -49,7 +49,10 @@ def broker(  # noqa: PLR0913 - each parameter is an option of the command line
         typer.Option(metavar="FILE", help="Write what each topic received and delivered to FILE at the end (JSON)."),
     ] = None,
 ) -> None:
-    """Run a stand-in for a Pulsar broker, in memory, for demos and trials. SIGTERM ends it."""
+    """Run a stand-in for a Pulsar broker, in memory.
+
+    It is for demos and trials. SIGTERM ends it.
+    """
     from loadgen.standin.broker import LISTEN, MB, BrokerOptions, parse_partitions
     from loadgen.standin.server import context_of, run
 
@@ -97,10 +100,10 @@ def load(  # noqa: PLR0913 - each parameter is an option of the command line
         str | None, typer.Option(help="Write counts so far here, a JSON line each half second; - for stdout.")
     ] = None,
 ) -> None:
-    """Offer a scenario's load with official Pulsar clients and count receipts and deliveries.
+    """Offer a scenario's load with official clients, and count.
 
-    Exit code 0: every message offered has its receipt and, with --verify-url, arrived once, in order and intact.
-    1: not so. 2: the scenario is wrong or no broker answers.
+    What is counted are receipts and deliveries. Exit code 0: every message offered has its receipt and, with
+    --verify-url, arrived once, in order and intact. 1: not so. 2: the scenario is wrong or no broker answers.
     """
     from loadgen.load.run import Request, main
 

@@ -1,6 +1,10 @@
 """The `sluice` command: each application brings its own commands, this file only hangs them up."""
 
 import importlib.metadata
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -13,13 +17,12 @@ import proxy.cli.importing
 import proxy.cli.policies
 import proxy.cli.serving
 import proxy.cli.top
+from proxy.cli.options import Json, print_json
 from proxy.runtime import is_compiled
 
 app = typer.Typer(
     name="sluice",
-    help="A rate-limiting proxy for Apache Pulsar, with rate-compliance reports.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(proxy.cli.serving.serve)
@@ -45,11 +48,38 @@ app.command()(compliance.commands.report)
 app.add_typer(compliance.commands.app, name="compliance")
 
 
+def _version() -> str:
+    return importlib.metadata.version("pulsar-sluice")
+
+
+def _show_version(*, is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"sluice {_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def sluice(
+    *,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Print errors only: the exit code is the result.")
+    ] = False,
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version, and end.")
+    ] = False,
+) -> None:
+    """A rate-limiting proxy for Apache Pulsar, with rate-compliance reports."""
+    if quiet:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open until the end
+
+
 @app.command()
-def version() -> None:
-    """Print the version, and whether the hot modules run compiled or interpreted."""
-    form = "compiled" if is_compiled() else "interpreted"
-    typer.echo(f"{importlib.metadata.version('pulsar-sluice')} ({form})")
+def version(*, json: Json = False) -> None:
+    """Print the version, and whether hot modules run compiled."""
+    if json:
+        print_json({"version": _version(), "is_compiled": is_compiled()})
+        return
+    typer.echo(f"{_version()} ({'compiled' if is_compiled() else 'interpreted'})")
 
 
 def main() -> None:

@@ -21,6 +21,16 @@ _HEAD = """\
 
 Made from the command line by `python -m sluice.reference > docs/commands.md`; `sluice COMMAND
 --help` says the same. The configuration file: [configuration.md](configuration.md).
+
+| exit code | meaning |
+|---|---|
+| 0 | done; of `diff` and `doctor`: there is no difference |
+| 1 | not done, standard error has the reasons; of `diff` and `doctor`: there are differences |
+| 2 | a wrong option; of `diff`, `doctor`, `load`: files, proxy or broker could not be read or asked |
+| 3 | of `report --strict`: not all is compliant |
+
+`sluice -q COMMAND` prints errors only. `--json`, where a command has it, prints the result as JSON. `sluice
+--install-completion` has the shell complete commands and options.
 """
 
 
@@ -88,7 +98,8 @@ def _default(parameter: Parameter) -> str:
         or "default" in (parameter.help or "").lower()
     ):
         return ""
-    return f" Default: `{parameter.default}`."
+    default = ", ".join(parameter.default) if isinstance(parameter.default, list) else parameter.default
+    return f" Default: `{default}`."
 
 
 def _prose(text: str) -> str:

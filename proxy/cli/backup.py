@@ -25,7 +25,10 @@ _MOST_BYTES = 4 << 30
 
 @asks_proxy
 def backup(file: Target, *, admin: AdminOptions, store: OfStore = None) -> None:
-    """Write all that was set at run time into a file, with the audit log: of one moment, while the proxy runs."""
+    """Write into a file what was set at run time.
+
+    The proxy may run meanwhile. The file has the audit log, too, and all of it is of one moment.
+    """
     from proxy.cli.admin_link import AdminLink
     from proxy.policies.store import StoreError, read_backup, write_backup
 
@@ -39,7 +42,10 @@ def backup(file: Target, *, admin: AdminOptions, store: OfStore = None) -> None:
 
 
 def restore(backup: Source, store: Store, *, replace: Replace = False) -> None:
-    """Put a backup in the place of a policy store; the proxy that serves with it must not run."""
+    """Put a backup in the place of a policy store.
+
+    The proxy that serves with it must not run.
+    """
     from proxy.policies.store import StoreError
     from proxy.policies.store import restore as put_in_place
 

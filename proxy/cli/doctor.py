@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from protocol.printable import printable
-from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
+from proxy.cli.options import AdminLinkError, AdminOptions, Json, asks_proxy, print_json
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -55,8 +55,9 @@ def doctor(  # noqa: PLR0913 - one for each option
     seen_from: SeenFrom = "",
     tenant: Tenant = "",
     everywhere: Everywhere = False,
+    json: Json = False,
 ) -> None:
-    """List every difference between what a running proxy believes and what its broker says.
+    """List what a running proxy believes and its broker denies.
 
     Exit code 0: there is none; 1: there are some; 2: proxy or broker could not be asked. The two are compared twice,
     2 s apart: a difference that is there for a moment only is not listed.
@@ -78,7 +79,10 @@ def doctor(  # noqa: PLR0913 - one for each option
         _give_up(error.problems)
     except (AdminLinkError, TooManyError) as error:
         _give_up([str(error)])
-    _tell(looked, everywhere=everywhere)
+    if json:
+        print_json(looked._asdict())
+    else:
+        _tell(looked, everywhere=everywhere)
     if looked.differences:
         raise typer.Exit(1)
 

@@ -6,17 +6,18 @@ from typing import Annotated
 import typer
 
 from protocol.printable import printable
-from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy
+from proxy.cli.options import AdminLinkError, AdminOptions, Json, asks_proxy, print_json
 
 Wait = Annotated[bool, typer.Option("--wait", help="Return when the drain is over, or the process has ended.")]
 _LOOK_S = 0.2
 
 
 @asks_proxy
-def drain(*, admin: AdminOptions, wait: Wait = False) -> None:
-    """Have all clients of a proxy go on elsewhere, as SIGTERM does; the process runs on without clients.
+def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> None:
+    """Have all clients of a proxy go on elsewhere, as SIGTERM does.
 
-    It is for hooks before a stop: /readyz is 503 at once, and clients leave after `drain.delay`.
+    The process runs on without clients. It is for hooks before a stop: /readyz is 503 at once, and clients leave after
+    `drain.delay`.
     """
     from proxy.cli.admin_link import AdminLink
 
@@ -30,6 +31,9 @@ def drain(*, admin: AdminOptions, wait: Wait = False) -> None:
         if error.status is not None:
             raise
         typer.echo("the process has ended")
+        return
+    if json:
+        print_json(shown)
         return
     outcome = shown["outcome"] or shown["phase"]
     moved, streams = shown["moved_connections"], shown["moved_streams"]

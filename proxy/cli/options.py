@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from protocol.printable import printable
+from protocol.printable import printable, printable_json
 
 DEFAULT_ADMIN = "127.0.0.1:8080"
 
@@ -56,6 +57,15 @@ Admin = Annotated[
         help="Admin address of the proxy; https://HOST:PORT if it has TLS.",
     ),
 ]
+Admins = Annotated[
+    list[str],
+    typer.Option(
+        "--admin",
+        metavar="HOST:PORT|URL",
+        envvar="SLUICE_ADMIN",
+        help="Admin address of the proxy; https://HOST:PORT if it has TLS; may be given several times.",
+    ),
+]
 TokenFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", envvar="SLUICE_TOKEN_FILE", help="Token for the admin address. Default: none."),
@@ -90,15 +100,42 @@ PlainHttp = Annotated[
 ]
 
 
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def print_json(result: object) -> None:
+    """Print a result as JSON for people and programs alike."""
+    typer.echo(printable_json(json.dumps(result, indent=2, ensure_ascii=False)))
+
+
+_Read = Callable[[dict[str, Any]], Any]
+
+
 def asks_proxy(command: Callable[..., None], more: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
     """Give a command these options in place of its parameter `admin: AdminOptions`, and `more` in place of its `**`.
 
     An AdminLinkError ends the command with its line and exit code 1.
     """
+    return _asking(command, more, Admin, DEFAULT_ADMIN, lambda given: AdminOptions(**given))
+
+
+def asks_proxies(command: Callable[..., None]) -> Callable[..., None]:
+    """Do the same for a command with `admin: Sequence[AdminOptions]`: `--admin` may be given several times."""
+
+    def each(given: dict[str, Any]) -> list[AdminOptions]:
+        return [AdminOptions(admin=address, **given) for address in dict.fromkeys(given.pop("admin"))]
+
+    return _asking(command, (), Admins, [DEFAULT_ADMIN], each)
+
+
+def _asking(
+    command: Callable[..., None], more: Sequence[inspect.Parameter], kind: object, default: object, read: _Read
+) -> Callable[..., None]:
+    options = (option("admin", default, kind), *_OPTIONS)
 
     @functools.wraps(command)
     def asking(**given: Any) -> None:
-        admin = AdminOptions(**{option.name: given.pop(option.name) for option in _OPTIONS})
+        admin = read({option.name: given.pop(option.name) for option in options})
         try:
             command(admin=admin, **given)
         except AdminLinkError as error:
@@ -107,7 +144,7 @@ def asks_proxy(command: Callable[..., None], more: Sequence[inspect.Parameter] =
 
     own = inspect.signature(command)
     others = [each for each in own.parameters.values() if each.name != "admin" and each.kind is not each.VAR_KEYWORD]
-    signature = own.replace(parameters=[*others, *more, *_OPTIONS])
+    signature = own.replace(parameters=[*others, *more, *options])
     asking.__signature__ = signature  # type: ignore[attr-defined] # where inspect looks for one
     asking.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
     return asking
@@ -119,7 +156,6 @@ def option(name: str, default: object, kind: object) -> inspect.Parameter:
 
 
 _OPTIONS = (
-    option("admin", DEFAULT_ADMIN, Admin),
     option("token_file", None, TokenFile),
     option("ca", None, Ca),
     option("cert", None, Cert),

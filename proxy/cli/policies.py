@@ -1,5 +1,6 @@
 """The commands about limits and blocks, which ask a running proxy; their imports happen when they run."""
 
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +9,7 @@ import typer
 
 from limiter.levels import CLIENT_PARTS
 from protocol.printable import printable
-from proxy.cli.options import AdminLinkError, AdminOptions, asks_proxy, option
+from proxy.cli.options import AdminLinkError, AdminOptions, Json, asks_proxy, option, print_json
 
 if TYPE_CHECKING:
     from proxy.cli.admin_link import AdminLink
@@ -37,21 +38,30 @@ _DIFFERENT, _TROUBLE = 1, 2
 
 
 @partial(asks_proxy, more=_CLIENT)
-def explain(topic: Topic, *, admin: AdminOptions, **client: str) -> None:
-    """Show which limits hold for a topic and a client: each level, its values, their origin, and what hides what."""
+def explain(topic: Topic, *, admin: AdminOptions, json: Json = False, **client: str) -> None:
+    """Show which limits hold for a topic and a client, and why.
+
+    Each level is listed with its values, their origin, and what hides what.
+    """
     from rich.console import Console
 
     from proxy.cli.policy_tables import explanation
 
     said = {key: value for key, value in client.items() if value}
     answer = _link(admin).get_json("/sluice/explain", {"topic": topic, **said})
+    if json:
+        print_json(answer)
+        return
     for part in explanation(answer):
         Console().print(part)
 
 
 @asks_proxy
 def export(*, admin: AdminOptions, output: Output = None) -> None:
-    """Write the limits and blocks in force, of file and run time, as a configuration that `sluice check` accepts."""
+    """Write the limits and blocks in force as a configuration.
+
+    They are those of the file and of run time together; `sluice check` accepts the result.
+    """
     text = _link(admin).get("/sluice/policies").decode()
     if output is None:
         typer.echo(text, nl=False)
@@ -64,11 +74,11 @@ def export(*, admin: AdminOptions, output: Output = None) -> None:
 
 
 @asks_proxy
-def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
-    """Make the limits of a file hold in a running proxy, and no others: all or nothing, live.
+def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False, json: Json = False) -> None:
+    """Make the limits of a file hold in a proxy, and no others.
 
-    If the file has the key `blocks`, its blocks and no others hold as well. A limit of the proxy's own file that is not
-    in this file is hidden by a value that limits nothing.
+    All change at once, or none. If the file has the key `blocks`, its blocks and no others hold as well. A limit of the
+    proxy's own file that is not in this file is hidden by a value that limits nothing.
     """
     from proxy.cli.policy_tables import applied
     from proxy.policies.policy_set import as_tree
@@ -76,15 +86,19 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False) -> None:
     tree = as_tree(_read(file, 1, needs_limits=True))
     body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {}), "blocks": tree.get("blocks")}
     answer = _link(admin).call("PUT", "/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
+    if json:
+        print_json(answer)
+        return
     for line in applied(answer):
         typer.echo(printable(line))
 
 
 @asks_proxy
-def diff(file: File, *, admin: AdminOptions) -> None:
-    """Compare the limits of a file with those in force: exit code 0 if they are the same, 1 if not, 2 on an error.
+def diff(file: File, *, admin: AdminOptions, json: Json = False) -> None:
+    """Compare the limits of a file with those in force.
 
-    If the file has the key `blocks`, blocks are compared as well.
+    Exit code 0: they are the same. 1: they are not. 2: an error. If the file has the key `blocks`, blocks are compared
+    as well.
     """
     from proxy.cli.policy_tables import difference_lines
     from proxy.policies.policy_set import differences
@@ -95,21 +109,30 @@ def diff(file: File, *, admin: AdminOptions) -> None:
     except AdminLinkError as error:
         typer.echo(f"sluice: {printable(str(error))}", err=True)
         raise typer.Exit(_TROUBLE) from None
-    lines = list(difference_lines(differences(wanted, held)))
-    for line in lines:
-        typer.echo(printable(line))
-    if lines:
+    found = list(differences(wanted, held))
+    if json:
+        print_json([asdict(one) for one in found])
+    else:
+        for line in difference_lines(found):
+            typer.echo(printable(line))
+    if found:
         raise typer.Exit(_DIFFERENT)
 
 
 @asks_proxy
-def audit(*, admin: AdminOptions, limit: Number = 100) -> None:
-    """Show who changed which policy, when, from what to what; the newest first."""
+def audit(*, admin: AdminOptions, limit: Number = 100, json: Json = False) -> None:
+    """Show who changed what, when, and what was in force before.
+
+    The newest change comes first.
+    """
     from rich.console import Console
 
     from proxy.cli.policy_tables import audit_table
 
     changes: list[dict[str, Any]] = _link(admin).get_json("/sluice/audit", {"limit": str(limit)})["changes"]
+    if json:
+        print_json(changes)
+        return
     Console().print(audit_table(changes) if changes else "nothing has been changed")
 
 
@@ -174,10 +197,17 @@ def block(  # noqa: PLR0913 - one for each option
     topic: OfTopic = "",
     namespace: OfNamespace = "",
     reason: Reason = "",
+    json: Json = False,
 ) -> None:
-    """Block a client address, role, producer, consumer, subscription or topic, now."""
+    """Block a client, or what it opens, by name or address.
+
+    What is open and matches ends at once.
+    """
     body = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
     answer = _prompt_link(admin).call("POST", _BLOCKS, body)
+    if json:
+        print_json(answer)
+        return
     ended = answer["ended"]
     typer.echo(
         f"blocked: {kind} {printable(answer['block']['name'])}; "
@@ -186,10 +216,21 @@ def block(  # noqa: PLR0913 - one for each option
 
 
 @asks_proxy
-def unblock(kind: Kind, name: Name, *, admin: AdminOptions, topic: OfTopic = "", namespace: OfNamespace = "") -> None:
+def unblock(  # noqa: PLR0913 - one for each option
+    kind: Kind,
+    name: Name,
+    *,
+    admin: AdminOptions,
+    topic: OfTopic = "",
+    namespace: OfNamespace = "",
+    json: Json = False,
+) -> None:
     """Take a block back; clients may come again at once."""
     parts = {"kind": kind, "name": name, "topic": topic, "namespace": namespace}
     answer = _prompt_link(admin).call("DELETE", _BLOCKS, query={key: value for key, value in parts.items() if value})
+    if json:
+        print_json(answer)
+        return
     if not answer["unblocked"]:
         typer.echo(f"not blocked: {kind} {printable(name)}; `sluice blocks` shows what is")
         return
@@ -197,12 +238,18 @@ def unblock(kind: Kind, name: Name, *, admin: AdminOptions, topic: OfTopic = "",
 
 
 @asks_proxy
-def blocks(*, admin: AdminOptions) -> None:
-    """Show what is blocked, since when, why, and how often each block refused or ended something."""
+def blocks(*, admin: AdminOptions, json: Json = False) -> None:
+    """Show what is blocked, since when and why.
+
+    `hits` is how often a block refused or ended something.
+    """
     from rich.console import Console
     from rich.table import Column, Table
 
     answer = _prompt_link(admin).get_json(_BLOCKS)
+    if json:
+        print_json(answer)
+        return
     titles = ("kind", "name", "only in", "reason", "since (UTC)", "from", "hits")
     table = Table(*(Column(title, overflow="fold") for title in titles), title="blocked")
     for rule in answer["blocks"]:

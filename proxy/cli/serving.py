@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from proxy.cli.options import Json, print_json
+
 if TYPE_CHECKING:
     from proxy.config.model import Config
 
@@ -112,10 +114,12 @@ def check(  # noqa: PLR0913 - one for each option
     show: Show = False,
     show_defaults: ShowDefaults = False,
     values_only: ValuesOnly = False,
+    json: Json = False,
 ) -> None:
-    """Check a configuration as `sluice serve` would take it: every error at once, each with its remedy.
+    """Check a configuration as `sluice serve` would take it.
 
-    Exit code 0: it would start, perhaps with the warnings on standard error. 1: it would not. 2: a wrong option.
+    All errors are listed at once, each with its remedy. Exit code 0: it would start, perhaps with the warnings on
+    standard error. 1: it would not. 2: a wrong option.
     """
     from proxy.config.limits import doubtful_names
     from proxy.config.model import NO_LIMITS, ConfigError, load, usable_part
@@ -123,20 +127,26 @@ def check(  # noqa: PLR0913 - one for each option
     from proxy.start_check import StartCheck
 
     flags = {"listen": _one_or_more(listen), "broker": _one_or_more(broker), "admin": admin, "access_log": access_log}
+    warnings: list[str] = []
     try:
         loaded = load(config, flags, os.environ)
         taken: Config | None = loaded.config
         problems: list[str] = []
         if "limits" not in loaded.config.model_fields_set:
             empty = f"{config}: is empty: it has no keys, and " if loaded.has_empty_file else ""
-            typer.echo(f"sluice: warning: {empty}{NO_LIMITS}", err=True)
+            warnings.append(f"{empty}{NO_LIMITS}")
     except ConfigError as error:
         taken, problems = usable_part(config, flags, os.environ), error.problems
     found = StartCheck() if values_only or taken is None else StartCheck.of(taken)
-    for warning in (*(doubtful_names(taken.limits) if taken else ()), *found.warnings):
+    warnings += [*(doubtful_names(taken.limits) if taken else ()), *found.warnings]
+    problems = [*problems, *found.problems]
+    if json:
+        print_json({"problems": problems, "warnings": warnings})
+        raise typer.Exit(1 if problems else 0)
+    for warning in warnings:
         typer.echo(f"sluice: warning: {warning}", err=True)
-    if problems or found.problems:
-        _fail([*problems, *found.problems])
+    if problems:
+        _fail(problems)
     if show or show_defaults:
         typer.echo(shown(loaded, with_defaults=show_defaults), nl=False)
     else:

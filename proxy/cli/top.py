@@ -1,10 +1,11 @@
 """`sluice top` and `sluice fleet`, which look at a running proxy; their imports happen when they run."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
 
-from proxy.cli.options import AdminOptions, asks_proxy
+from proxy.cli.options import AdminOptions, Json, asks_proxies, asks_proxy
 
 Interval = Annotated[str, typer.Option(metavar="DURATION", help="Time between two looks; rates are means over it.")]
 Once = Annotated[bool, typer.Option(help="Print one table, after two looks, and end.")]
@@ -15,18 +16,37 @@ Sort = Annotated[
 Rows = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows shown at a time.")]
 
 
-@asks_proxy
-def top(
+Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Only streams of its topics. Default: all.")]
+Topic = Annotated[
+    str, typer.Option(metavar="TOPIC", help="Only streams of this topic, by its full name. Default: all.")
+]
+Role = Annotated[str, typer.Option(metavar="ROLE", help="Only streams of clients with this role. Default: all.")]
+Search = Annotated[
+    str, typer.Option(metavar="TEXT", help="Only streams with this in their topic or in a name of their client.")
+]
+Held = Annotated[bool, typer.Option("--held", help="Only streams of which messages are held.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print each look as a line of JSON, with all that is known.")]
+
+
+@asks_proxies
+def top(  # noqa: PLR0913 - one for each option
     *,
-    admin: AdminOptions,
+    admin: Sequence[AdminOptions],
     interval: Interval = "1s",
     once: Once = False,
     sort: Sort = "held",
     rows: Rows = 20,
+    tenant: Tenant = "",
+    topic: Topic = "",
+    role: Role = "",
+    search: Search = "",
+    held: Held = False,
+    json: AsJson = False,
 ) -> None:
-    """Show which streams are held, by which limit and since when, and the passed rates; live, until Ctrl-C.
+    """Show which streams are held, by which limit, and rates; live.
 
-    Output into a pipe or a file is plain text.
+    Ctrl-C ends it. Output into a pipe or a file is plain text. Of several proxies one table is made; one that does not
+    answer is named above it.
     """
     from proxy.cli.admin_link import AdminLink
     from proxy.cli.top_view import TopRequest, run
@@ -38,17 +58,22 @@ def top(
         raise typer.BadParameter(str(error), param_hint="--interval") from None
     if not 0.1 <= interval_s <= 3600:
         raise typer.BadParameter(f"{interval} is not between 100ms and 1h", param_hint="--interval")
-    run(TopRequest(AdminLink(admin), interval_s, once, sort, rows))
+    choice = {"tenant": tenant, "topic": topic, "role": role, "search": search, "held": "1" if held else ""}
+    wanted = {name: value for name, value in choice.items() if value}
+    run(TopRequest([AdminLink(one) for one in admin], interval_s, once, sort, rows, wanted, json))
 
 
 @asks_proxy
 def fleet(
     *,
     admin: AdminOptions,
-    json: Annotated[bool, typer.Option("--json", help="Print the answer of /sluice/fleet as it is.")] = False,
+    json: Json = False,
     rows: Rows = 50,
 ) -> None:
-    """Show a proxy's part in its fleet: who coordinates, its shares, and those of all members where it coordinates."""
+    """Show who coordinates a proxy's fleet, and the proxy's shares.
+
+    Where it coordinates, the shares of all members are shown as well.
+    """
     from proxy.cli.admin_link import AdminLink
     from proxy.cli.top_view import show_fleet
 

@@ -3,8 +3,8 @@
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Literal, NoReturn
 
 import msgspec
@@ -115,13 +115,13 @@ class Poll(Struct, frozen=True):
     draining: str | None = None
 
 
-def fetch(link: AdminLink) -> Poll:
-    """Ask once.
+def fetch(link: AdminLink, wanted: Mapping[str, str] | None = None) -> Poll:
+    """Ask once for all streams, or for those that `wanted` chooses: parameters of `/sluice/streams`.
 
     Raises:
         AdminLinkError: If there is no answer, or another one than a proxy's.
     """
-    body = link.get("/sluice/streams", {"limit": str(MOST_STREAMS)})
+    body = link.get("/sluice/streams", {**(wanted or {}), "limit": str(MOST_STREAMS)})
     try:
         return msgspec.json.decode(body, type=Poll)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -234,20 +234,37 @@ class StreamRow:
     """A stream and its rates, messages per second; None while they are not known."""
 
     stream: StreamState
+    proxy: str = ""
     offered_per_s: float | None = None
     passed_per_s: float | None = None
     rejected_per_s: float | None = None
 
 
-def rows_of(poll: Poll, before: Poll | None) -> list[StreamRow]:
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The answer of one proxy.
+
+    Attributes:
+        proxy: Its address.
+        poll: What it says now.
+        before: What it said at the look before; None if there was none.
+    """
+
+    proxy: str
+    poll: Poll
+    before: Poll | None = None
+
+
+def rows_of(look: Look) -> list[StreamRow]:
     """Return the streams of a look with their rates since the one before.
 
     A stream that is new, or whose counts went back (another one under the same number, another run of the proxy), has
     no rates yet.
     """
+    poll, before = look.poll, look.before
     elapsed_s = (poll.monotonic_ms - before.monotonic_ms) / 1e3 if before else 0.0
     known = {_key(stream): stream for stream in before.streams} if before and elapsed_s > 0 else {}
-    return [_row(stream, known.get(_key(stream)), elapsed_s) for stream in poll.streams]
+    return [_row(look.proxy, stream, known.get(_key(stream)), elapsed_s) for stream in poll.streams]
 
 
 def ordered(rows: list[StreamRow], sort: Sort) -> list[StreamRow]:
@@ -270,21 +287,23 @@ def _key(stream: StreamState) -> StreamKey:
     return stream.connection_id, stream.direction, stream.stream_id, stream.topic
 
 
-def _row(stream: StreamState, before: StreamState | None, elapsed_s: float) -> StreamRow:
+def _row(proxy: str, stream: StreamState, before: StreamState | None, elapsed_s: float) -> StreamRow:
     if before is None:
-        return StreamRow(stream)
+        return StreamRow(stream, proxy)
     changes = (
         stream.offered_messages - before.offered_messages,
         stream.passed_messages - before.passed_messages,
         stream.rejected_messages - before.rejected_messages,
     )
     if min(changes) < 0:
-        return StreamRow(stream)
-    return StreamRow(stream, *(change / elapsed_s for change in changes))
+        return StreamRow(stream, proxy)
+    return StreamRow(stream, proxy, *(change / elapsed_s for change in changes))
 
 
 _COLUMNS = ("topic", "way", "who", "client", "offered/s", "passed/s", "held", "bytes", "since", "waits on")
 _TO_THE_RIGHT = frozenset({"offered/s", "passed/s", "held", "bytes", "since"})
+_PROXY = "proxy"
+"""The first column, where several proxies are looked at."""
 _WAYS = {"publish": "pub", "dispatch": "dis"}
 
 
@@ -305,23 +324,41 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A table without any form: lines above it, and its cells."""
+    """A table without any form: lines above it, the titles of its columns, and its cells."""
 
     heading: list[str]
+    columns: tuple[str, ...]
     cells: list[tuple[str, ...]]
 
 
-def show(poll: Poll, before: Poll | None, view: View) -> Shown:
-    """Return the table of one look, with rates since the one before."""
-    rows = ordered(rows_of(poll, before), view.sort)
-    heading = [f"{view.title}   {_sums(poll, rows)}"]
+def show(looks: Sequence[Look], view: View, silent: Sequence[str] = ()) -> Shown:
+    """Return one table of proxies that were looked at, with rates since the looks before.
+
+    Args:
+        looks: What the proxies answered.
+        view: The choice of what to show.
+        silent: A line for each proxy that did not answer.
+    """
+    rows = ordered([row for look in looks for row in rows_of(look)], view.sort)
+    several = len(looks) + len(silent) > 1
+    heading = [f"{view.title}   {_sums([look.poll for look in looks], rows)}", *silent]
+    for look in looks:
+        heading += [f"{look.proxy}: {line}" if several else line for line in _states(look.poll)]
+    cells = [_cells(row) for row in rows[: view.most]]
+    if not several:
+        return Shown(heading, _COLUMNS, cells)
+    named = [(printable(row.proxy), *each) for row, each in zip(rows, cells, strict=False)]
+    return Shown(heading, (_PROXY, *_COLUMNS), named)
+
+
+def _states(poll: Poll) -> list[str]:
+    """Return the lines about a proxy itself."""
+    lines = []
     if poll.left_out:
-        heading.append(f"rates and rows without {poll.left_out:,} streams that hold less and were opened later")
+        lines.append(f"rates and rows without {poll.left_out:,} streams that hold less and were opened later")
     if poll.draining is not None:
-        heading.append(printable(poll.draining))
-    heading += shares_lines(poll.shares)
-    heading += [degraded_line(one) for one in poll.degraded]
-    return Shown(heading, [_cells(row) for row in rows[: view.most]])
+        lines.append(printable(poll.draining))
+    return [*lines, *shares_lines(poll.shares), *map(degraded_line, poll.degraded)]
 
 
 def shares_lines(shares: SharesAnswer | None) -> list[str]:
@@ -336,9 +373,28 @@ def degraded_line(one: DegradedAnswer) -> str:
 
 def plain(shown: Shown) -> str:
     """Lines of text with aligned columns; nothing is cut off."""
-    lines = [_COLUMNS, *shown.cells]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_COLUMNS))]
-    return "\n".join([*shown.heading, *("  ".join(map(_aligned, line, widths, _COLUMNS)).rstrip() for line in lines)])
+    lines = [shown.columns, *shown.cells]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        [*shown.heading, *("  ".join(map(_aligned, line, widths, shown.columns)).rstrip() for line in lines)]
+    )
+
+
+def as_json(looks: Sequence[Look], view: View, silent: Sequence[str] = ()) -> str:
+    """Return the same as one line of JSON, with all that the proxies say of the streams.
+
+    Args:
+        looks: What the proxies answered.
+        view: The choice of what to show.
+        silent: A line for each proxy that did not answer.
+    """
+    rows = ordered([row for look in looks for row in rows_of(look)], view.sort)[: view.most]
+    streams = [{**msgspec.to_builtins(row.stream), **msgspec.to_builtins(row)} for row in rows]
+    proxies = [{**msgspec.to_builtins(look.poll), "proxy": look.proxy} for look in looks]
+    for each, key in [*((stream, "stream") for stream in streams), *((proxy, "streams") for proxy in proxies)]:
+        del each[key]
+    answer = {"streams": streams, "proxies": proxies, "unanswered": list(silent)}
+    return printable_json(msgspec.json.encode(answer).decode())
 
 
 def rendered(shown: Shown, problem: str = "") -> Group:
@@ -349,21 +405,22 @@ def rendered(shown: Shown, problem: str = "") -> Group:
         problem: Why it is old, if it is.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in _COLUMNS:
+    for column in shown.columns:
         table.add_column(column, justify="right" if column in _TO_THE_RIGHT else "left", no_wrap=True)
     for cells in shown.cells:
-        is_held = cells[_COLUMNS.index("held")] != "0"
+        is_held = cells[shown.columns.index("held")] != "0"
         table.add_row(*(Text(cell, overflow="ellipsis") for cell in cells), style="yellow" if is_held else "")
     heading = [Text(line, style="bold", no_wrap=True, overflow="ellipsis") for line in shown.heading]
     return Group(*heading, *([Text(problem, style="bold red")] if problem else []), table)
 
 
-def _sums(poll: Poll, rows: list[StreamRow]) -> str:
-    totals = poll.totals
+def _sums(polls: Sequence[Poll], rows: list[StreamRow]) -> str:
+    totals = [poll.totals for poll in polls]
+    held_bytes = sum(each.held_bytes for each in totals)
     rejected = total([row.rejected_per_s for row in rows])
     parts = [
-        f"{totals.streams:,} streams, {totals.held_streams:,} held",
-        f"{totals.held_messages:,} messages, {size(totals.held_bytes)} held",
+        f"{sum(each.streams for each in totals):,} streams, {sum(each.held_streams for each in totals):,} held",
+        f"{sum(each.held_messages for each in totals):,} messages, {size(held_bytes)} held",
         f"offered {rate(total([row.offered_per_s for row in rows]))}/s",
         f"passed {rate(total([row.passed_per_s for row in rows]))}/s",
     ]
@@ -399,18 +456,22 @@ class TopRequest:
     """The choices of the command line.
 
     Args:
-        link: To the proxy.
+        links: To the proxies.
         interval_s: Seconds between two looks.
         once: One table, then end.
         sort: The order of rows.
         rows: Most rows.
+        wanted: Parameters of `/sluice/streams` that choose streams.
+        json: Whether to print JSON, a line for each look.
     """
 
-    link: AdminLink
+    links: Sequence[AdminLink]
     interval_s: float
     once: bool
     sort: Sort
     rows: int
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    json: bool = False
 
 
 def run(request: TopRequest, console: Console | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
@@ -420,72 +481,88 @@ def run(request: TopRequest, console: Console | None = None, sleep: Callable[[fl
         AdminLinkError: If there is no answer; once there was one, a live table waits for the next instead.
     """
     console = console or Console()
-    watch = ProxyWatch(request, sleep)
+    watch = ProxyWatch(request)
     try:
-        if console.is_terminal and not request.once:
-            _live(watch, request.rows, console)
-        watch.first(0)
-        _print(watch.next(request.rows), console)
-        while not request.once:
-            _print(watch.next(request.rows), console)
+        if console.is_terminal and not (request.once or request.json):
+            _live(watch, request, console, sleep)
+        watch.look()
+        while True:
+            sleep(request.interval_s)
+            _print(watch.look(), request, console)
+            if request.once:
+                return
     except KeyboardInterrupt:
         return
     except BrokenPipeError:  # who read has seen enough; nor may the interpreter's own flush at the end fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One look at all proxies: the answers, and a line for each proxy that gave none."""
+
+    looks: list[Look]
+    silent: list[str]
+
+
 class ProxyWatch:
-    """The looks at one proxy.
+    """The looks at some proxies.
 
     Args:
         request: The choices of the command line.
-        sleep: Waits for some seconds.
     """
 
-    def __init__(self, request: TopRequest, sleep: Callable[[float], None]) -> None:
+    def __init__(self, request: TopRequest) -> None:
         self._request = request
-        self._sleep = sleep
-        self._before: Poll | None = None
+        self._before: dict[AdminLink, Poll] = {}
 
-    def first(self, most: int) -> Shown:
-        """Show what there is now: no rates yet."""
-        poll = self._before = fetch(self._request.link)
-        return show(poll, None, self._view(most))
-
-    def next(self, most: int) -> Shown:
-        """Wait an interval, and show what there is then, with the rates over it.
+    def look(self) -> Looked:
+        """Ask each proxy. The next rates of one that does not answer will not span the gap.
 
         Raises:
-            AdminLinkError: If there is no answer; the next rates will not span the gap.
+            AdminLinkError: If none answers.
         """
-        self._sleep(self._request.interval_s)
-        before, self._before = self._before, None
-        poll = self._before = fetch(self._request.link)
-        return show(poll, before, self._view(most))
+        before, self._before = self._before, {}
+        looks, errors = [], []
+        for link in self._request.links:
+            try:
+                poll = self._before[link] = fetch(link, self._request.wanted)
+            except AdminLinkError as error:
+                errors.append(error)
+            else:
+                looks.append(Look(link.address, poll, before.get(link)))
+        if not looks:
+            raise errors[0]
+        return Looked(looks, [printable(str(error)) for error in errors])
 
-    def _view(self, most: int) -> View:
-        return View(f"{time.strftime('%H:%M:%S')} {self._request.link.address}", self._request.sort, most)
+
+def _shown(looked: Looked, request: TopRequest, most: int) -> Shown:
+    addresses = ", ".join(link.address for link in request.links)
+    return show(looked.looks, View(f"{time.strftime('%H:%M:%S')} {addresses}", request.sort, most), looked.silent)
 
 
-def _print(shown: Shown, console: Console) -> None:
-    if console.is_terminal:
-        console.print(rendered(shown))
+def _print(looked: Looked, request: TopRequest, console: Console) -> None:
+    if request.json:
+        console.file.write(as_json(looked.looks, View("", request.sort, request.rows), looked.silent) + "\n")
+    elif console.is_terminal:
+        console.print(rendered(_shown(looked, request, request.rows)))
     else:
-        console.file.write(plain(shown) + "\n\n")
-        console.file.flush()
+        console.file.write(plain(_shown(looked, request, request.rows)) + "\n\n")
+    console.file.flush()
 
 
-def _live(watch: ProxyWatch, most: int, console: Console) -> NoReturn:
+def _live(watch: ProxyWatch, request: TopRequest, console: Console, sleep: Callable[[float], None]) -> NoReturn:
     def room() -> int:
-        return max(1, min(most, console.height - _HEADING_LINES))
+        return max(1, min(request.rows, console.height - _HEADING_LINES))
 
-    shown = watch.first(room())
+    shown = _shown(watch.look(), request, room())
     with Live(rendered(shown), console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.refresh()
             problem = ""
+            sleep(request.interval_s)
             try:
-                shown = watch.next(room())
+                shown = _shown(watch.look(), request, room())
             except AdminLinkError as error:
                 problem = str(error)
             live.update(rendered(shown, problem))

@@ -1,5 +1,6 @@
 """The `sluice` command as people meet it."""
 
+import importlib.metadata
 import json
 import os
 import select
@@ -83,6 +84,42 @@ def test_help_names_every_command_with_what_it_does() -> None:
         assert command.help, f"{name} says what it does"
 
 
+def test_help_fits_a_screen() -> None:
+    lines = runner.invoke(app, ["--help"], env={"COLUMNS": "80"}).output.splitlines()
+    commands = lines[next(number for number, line in enumerate(lines) if "Commands" in line) :]
+    assert [line for line in commands if line.startswith("│             ")] == [], "a command has one line"
+    assert len(lines) <= 42
+
+
+def test_version_is_an_option_too() -> None:
+    assert runner.invoke(app, ["--version"]).output == f"sluice {importlib.metadata.version('pulsar-sluice')}\n"
+    found = json.loads(runner.invoke(app, ["version", "--json"]).output)
+    assert found["version"] == importlib.metadata.version("pulsar-sluice")
+
+
+@pytest.mark.parametrize(("limits", "code"), [("{}", 0), ("{tenants: {acme: {publish: fast}}}", 1)])
+def test_quiet_leaves_errors_and_the_exit_code(tmp_path: Path, limits: str, code: int) -> None:
+    (tmp_path / "sluice.yaml").write_text(f"limits: {limits}")
+    command = ["check", "--values-only", "--config", str(tmp_path / "sluice.yaml")]
+    loud, quiet = (
+        subprocess.run([*SLUICE, *flag, *command], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        for flag in ([], ["-q"])
+    )
+    assert (loud.returncode, quiet.returncode) == (code, code)
+    assert bool(loud.stdout) == (code == 0)
+    assert quiet.stdout == ""
+    assert quiet.stderr == loud.stderr
+
+
+def test_check_as_json_has_problems_and_warnings(tmp_path: Path) -> None:
+    (tmp_path / "sluice.yaml").write_text("limits: {tenants: {acme: {publish: fast}}}\nlisten: nowhere")
+    result = runner.invoke(app, ["check", "--values-only", "--json", "--config", str(tmp_path / "sluice.yaml")])
+    found = json.loads(result.output)
+    assert result.exit_code == 1
+    assert len(found["problems"]) == 2
+    assert found["warnings"] == []
+
+
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_each_command_explains_each_option_and_its_default(command: str) -> None:
     result = runner.invoke(app, [command, "--help"], env={"COLUMNS": "250"})
@@ -91,7 +128,8 @@ def test_each_command_explains_each_option_and_its_default(command: str) -> None
         assert option.opts[0] in result.output
         assert option.help, f"{command} {option.opts[0]} has a help text"
         if option.default is not None and not isinstance(option.default, bool):
-            assert f"[default: {option.default}" in result.output
+            default = ", ".join(option.default) if isinstance(option.default, list) else option.default
+            assert f"[default: {default}" in result.output
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -103,7 +141,7 @@ def test_each_number_has_its_unit(command: str) -> None:
 
 def test_the_proxys_options_name_their_defaults() -> None:
     for option in options("serve"):
-        if option.opts[0] not in {"--config", "--help"}:
+        if not option.is_flag and option.opts[0] != "--config":
             assert "Default: " in option.help
 
 

@@ -1,6 +1,7 @@
 """`sluice top`, as people call it."""
 
 import asyncio
+import json
 import socket
 import sys
 from asyncio.subprocess import PIPE
@@ -57,6 +58,22 @@ async def test_a_tenants_token_shows_its_own_streams(make_admin, tmp_path: Path)
         assert (code, err) == (0, "")
         assert f"{streams} streams, {streams} held" in out
         assert ("acme/shop/orders" in out) == bool(streams)
+
+
+async def test_streams_are_chosen_by_tenant_and_topic(make_admin) -> None:
+    admin: Admin = await make_admin(limits={"namespaces": {"acme/shop": {"publish_total": {"messages": "1/h"}}}})
+    hold_one(admin)
+    at = ("--admin", f"127.0.0.1:{admin.client.port}", "--once", "--interval", "100ms", "--json")
+    for choice, streams in (
+        (("--tenant", "acme"), 1),
+        (("--tenant", "other"), 0),
+        (("--topic", "persistent://acme/shop/orders", "--held"), 1),
+        (("--role", "nobody"), 0),
+        (("--search", "orders"), 1),
+    ):
+        code, out, err = await sluice_top(*at, *choice)
+        assert (code, err) == (0, "")
+        assert len(json.loads(out)["streams"]) == streams, choice
 
 
 async def test_no_proxy_is_one_line_and_exit_code_1() -> None:

@@ -1,6 +1,7 @@
 """The table, for a terminal or as plain text."""
 
 import io
+import json
 
 import pytest
 from rich.console import Console
@@ -9,12 +10,14 @@ from proxy.cli.top_view import (
     FleetAnswer,
     FleetLimitAnswer,
     HolderAnswer,
+    Look,
     MemberAnswer,
     Poll,
     QuotaAnswer,
     ShareAnswer,
     View,
     Waiting,
+    as_json,
     fleet_tables,
     plain,
     rendered,
@@ -34,12 +37,18 @@ FREE = state(stream_id=2, topic="persistent://acme/shop/returns", producer_name=
 VIEW = View("12:00:00 127.0.0.1:8080", "held", 20)
 
 
-def looks(left_out: int = 0) -> tuple[Poll, Poll]:
-    return poll(2000, FREE, HELD, left_out=left_out), poll(1000, state(), state(stream_id=2, topic=FREE.topic))
+def looked(now: Poll, before: Poll | None = None, proxy: str = "127.0.0.1:8080") -> Look:
+    return Look(proxy, now, before)
+
+
+def looks(left_out: int = 0) -> list[Look]:
+    return [
+        looked(poll(2000, FREE, HELD, left_out=left_out), poll(1000, state(), state(stream_id=2, topic=FREE.topic)))
+    ]
 
 
 def test_plain_text_is_aligned_and_whole() -> None:
-    lines = plain(show(*looks(), VIEW)).splitlines()
+    lines = plain(show(looks(), VIEW)).splitlines()
     assert lines == [
         "12:00:00 127.0.0.1:8080   2 streams, 1 held · 1,200 messages, 120 kB held · offered 300/s · passed 150/s",
         "topic              way  who          client           offered/s  passed/s   held   bytes  since  waits on",
@@ -49,28 +58,28 @@ def test_plain_text_is_aligned_and_whole() -> None:
 
 
 def test_rows_are_as_many_as_wanted_and_sums_are_over_all() -> None:
-    shown = show(*looks(), View("t", "held", 1))
+    shown = show(looks(), View("t", "held", 1))
     assert [cells[0] for cells in shown.cells] == ["acme/shop/orders"]
     assert "2 streams, 1 held" in shown.heading[0]
     assert "passed 150/s" in shown.heading[0]
 
 
 def test_what_the_answer_leaves_out_is_said() -> None:
-    shown = show(*looks(left_out=90_000), VIEW)
+    shown = show(looks(left_out=90_000), VIEW)
     assert "90,002 streams" in shown.heading[0]
     assert shown.heading[1].startswith("rates and rows without 90,000 streams")
 
 
 def test_what_is_rejected_stands_in_the_sums_if_there_is_any() -> None:
-    assert "rejected" not in show(*looks(), VIEW).heading[0]
+    assert "rejected" not in show(looks(), VIEW).heading[0]
     now = poll(2000, state(rejected_messages=30))
-    assert "rejected 30/s" in show(now, poll(1000, state()), VIEW).heading[0]
+    assert "rejected 30/s" in show([looked(now, poll(1000, state()))], VIEW).heading[0]
 
 
 def test_a_terminal_gets_the_same_cells_within_its_width() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, color_system=None)
-    console.print(rendered(show(*looks(), VIEW), problem="no answer"))
+    console.print(rendered(show(looks(), VIEW), problem="no answer"))
     text = out.getvalue()
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "1,200" in text
@@ -78,8 +87,37 @@ def test_a_terminal_gets_the_same_cells_within_its_width() -> None:
     assert "\x1b[31m" not in text
 
 
+def test_several_proxies_are_one_table_in_order() -> None:
+    other = looked(poll(500, state(held_messages=2000, producer_name="q")), proxy="10.0.0.2:8080")
+    shown = show([*looks(), other], VIEW, ["10.0.0.3:8080: no answer"])
+    assert shown.columns[0] == "proxy"
+    assert [(cells[0], cells[3]) for cells in shown.cells] == [
+        ("10.0.0.2:8080", "q"), ("127.0.0.1:8080", "p"), ("127.0.0.1:8080", "\\x1b[31mred"),
+    ]  # fmt: skip
+    assert "3 streams, 2 held · 3,200 messages, 120 kB held" in shown.heading[0]
+    assert shown.heading[1] == "10.0.0.3:8080: no answer"
+
+
+def test_states_of_several_proxies_name_the_proxy() -> None:
+    other = looked(poll(500, left_out=7), proxy="10.0.0.2:8080")
+    assert show([*looks(), other], VIEW).heading[1].startswith("10.0.0.2:8080: rates and rows without 7 streams")
+
+
+def test_json_has_the_rows_of_the_table() -> None:
+    found = json.loads(as_json(looks(), View("", "held", 1), ["b: no answer"]))
+    (stream,) = found["streams"]
+    assert (stream["proxy"], stream["topic"], stream["held_messages"]) == ("127.0.0.1:8080", HELD.topic, 1200)
+    assert (stream["passed_per_s"], stream["waits_on"]["level"]) == (100, "topic")
+    assert [(each["proxy"], each["totals"]["streams"]) for each in found["proxies"]] == [("127.0.0.1:8080", 2)]
+    assert found["unanswered"] == ["b: no answer"]
+
+
+def test_json_has_no_control_characters_of_names() -> None:
+    assert as_json(looks(), VIEW).isprintable()
+
+
 def test_without_streams_there_is_a_table_all_the_same() -> None:
-    shown = show(poll(1000), None, VIEW)
+    shown = show([looked(poll(1000))], VIEW)
     assert shown.cells == []
     assert plain(shown).splitlines()[1].startswith("topic")
 

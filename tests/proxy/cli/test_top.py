@@ -1,6 +1,7 @@
 """Looks at a proxy again and again."""
 
 import io
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.cli.top_view import Poll, TopRequest, run
 from tests.proxy.console_states import poll, state
 
-REQUEST = TopRequest(AdminLink(AdminOptions()), 2.0, once=True, sort="held", rows=20)
+REQUEST = TopRequest([AdminLink(AdminOptions())], 2.0, once=True, sort="held", rows=20)
 Answers = Callable[[list[Poll | Exception]], list[float]]
 
 
@@ -24,7 +25,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
     def set_up(coming: list[Poll | Exception]) -> list[float]:
         left: Iterator[Poll | Exception] = iter(coming)
 
-        def fetch(_link: AdminLink) -> Poll:
+        def fetch(_link: AdminLink, _wanted: object) -> Poll:
             answer = next(left, KeyboardInterrupt())
             if isinstance(answer, BaseException):
                 raise answer
@@ -96,3 +97,18 @@ def test_a_terminal_that_is_low_gets_fewer_rows(answers: Answers) -> None:
     last = out.getvalue().rpartition("topic ")[2]
     assert "p7." in last
     assert "p8." not in last
+
+
+def test_one_of_several_that_is_silent_is_named(answers: Answers) -> None:
+    several = replace(REQUEST, links=[AdminLink(AdminOptions(f"127.0.0.{n}:8080")) for n in (1, 2)])
+    silent = AdminLinkError("127.0.0.2:8080: no answer")
+    pauses = answers([counting(1)[0], silent, counting(2)[1], silent])
+    text = watched(several, pauses, terminal=False)
+    assert "127.0.0.2:8080: no answer" in text
+    assert "passed 100/s" in text
+
+
+def test_json_is_a_line_for_each_look(answers: Answers) -> None:
+    text = watched(replace(REQUEST, once=False, json=True), answers(counting(3)), terminal=True)
+    rates = [json.loads(line)["streams"][0]["passed_per_s"] for line in text.splitlines()]
+    assert rates == [100.0, 100.0]
