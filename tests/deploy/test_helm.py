@@ -12,7 +12,7 @@ from tools import chart
 pytestmark = pytest.mark.helm
 
 _KUBERNETES = ("1.27", "1.33")
-_NO_SCHEMA = {"PodMonitor"}
+_NO_SCHEMA = {"PodMonitor", "PrometheusRule"}
 _TWO_VALUES = ("--set", "broker=pulsar://broker:6650", "--set", "limits.tenants.acme.publish.messages=100/s")
 
 
@@ -63,6 +63,27 @@ def test_wrong_value_is_refused_with_its_name(settings: list[str], error: str, e
     with pytest.raises(subprocess.CalledProcessError) as refused:
         chart.render(empty, *(word for each in (*given, *settings) for word in ("--set", each)))
     assert error in refused.value.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [("prometheusRule", "PrometheusRule"), ("podMonitor", "PodMonitor"), ("dashboards", "ConfigMap")]
+)
+def test_what_others_find_has_the_labels_of_choice(value: str, kind: str, empty: Path) -> None:
+    wanted = ("--set", f"{value}.enabled=true", "--set", f"{value}.labels.release=prometheus")
+    found = [
+        each for each in parsed(chart.render(empty, *_TWO_VALUES, *wanted))
+        if each["kind"] == kind and each["metadata"]["labels"].get("release") == "prometheus"
+    ]  # fmt: skip
+    assert len(found) == 1
+    assert [
+        each for each in parsed(chart.render(empty, *_TWO_VALUES)) if each["metadata"]["labels"].get("release")
+    ] == []
+
+
+def test_rules_of_the_chart_are_those_of_prometheus(empty: Path) -> None:
+    objects = parsed(chart.render(empty, *_TWO_VALUES, "--set", "prometheusRule.enabled=true"))
+    (rule,) = [each for each in objects if each["kind"] == "PrometheusRule"]
+    assert rule["spec"] == yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())
 
 
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
