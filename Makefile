@@ -9,7 +9,7 @@ BIN     := .venv/bin
 export PYTHON
 
 .PHONY: help env demo check test static quick unit format fuzz bench bench-short bench-limits bench-fleets \
-        bench-compliance proto references helm manifests locks clean
+        bench-compliance proto references site helm manifests locks clean
 
 help: ## List what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ proto: env ## Make protocol/pulsar_pb2.py and fleet/fleet_pb2.py from their .pro
 
 references: env ## Make the pages of docs/ that are generated from the code
 	@tools/references
+
+site: env ## Make the site of docs/ in build/site
+	@tools/site
 
 helm: env ## Get Helm and the schemas of Kubernetes into .venv (Go; ten minutes)
 	@tools/helm

@@ -1,0 +1,37 @@
+"""The site of the pages: each page has one place in it."""
+
+import subprocess
+import sys
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+
+def places(nav):
+    """All pages of a navigation, in its order."""
+    if isinstance(nav, str):
+        return [nav]
+    parts = nav.values() if isinstance(nav, dict) else nav
+    return [page for part in parts for page in places(part)]
+
+
+def test_each_page_has_one_place_in_the_site():
+    found = Counter(places(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
+    above = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
+    assert found == dict.fromkeys(pages | above, 1)
+
+
+@pytest.mark.skipif(find_spec("mkdocs") is None, reason="no MkDocs here: run make site (half a minute)")
+def test_no_link_of_the_site_leads_nowhere(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 30
+    assert not [page for page in pages if 'src="http' in page.read_text()], "a page loads something from elsewhere"
