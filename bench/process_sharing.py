@@ -43,17 +43,17 @@ Look = tuple[float, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class ConnectionEnds:
     """Both ends of connections, a producer on each: the clients' and the broker's."""
 
     here: list[socket]
     there: list[socket]
 
-    def __add__(self, other: "Ends") -> "Ends":
-        return Ends(self.here + other.here, self.there + other.there)
+    def __add__(self, other: "ConnectionEnds") -> "ConnectionEnds":
+        return ConnectionEnds(self.here + other.here, self.there + other.there)
 
-    def __getitem__(self, at: slice) -> "Ends":
-        return Ends(self.here[at], self.there[at])
+    def __getitem__(self, at: slice) -> "ConnectionEnds":
+        return ConnectionEnds(self.here[at], self.there[at])
 
     def close(self) -> None:
         """Close all."""
@@ -150,16 +150,16 @@ def _killed(stage: Stage, peer: RunningPeer) -> Sample:
     return {"killed": _found("the whole limit after a kill", looks, RATE)}
 
 
-def _opened(stage: Stage, peer: RunningPeer, *wanted: int) -> list[Ends]:
+def _opened(stage: Stage, peer: RunningPeer, *wanted: int) -> list[ConnectionEnds]:
     """Open connections until each process has as many as wanted: the kernel chooses the process."""
-    opened = [Ends([], []) for _ in wanted]
+    opened = [ConnectionEnds([], []) for _ in wanted]
     for number in range(_MOST_OPENED):
         if all(len(ends.here) >= count for ends, count in zip(opened, wanted, strict=True)):
             for ends, count in zip(opened, wanted, strict=True):
                 ends[count:].close()
             return [ends[:count] for ends, count in zip(opened, wanted, strict=True)]
         topic = f"persistent://public/default/bench-{number:03}"
-        one = Ends([wire.open_producer(topic, peer.port)], [stage.sink.opened()])
+        one = ConnectionEnds([wire.open_producer(topic, peer.port)], [stage.sink.opened()])
         one.here[0].settimeout(None)
         index = 0 if _has(peer.spare_port, topic) else 1
         opened[index] += one
@@ -172,7 +172,7 @@ def _has(admin_port: int, topic: str) -> bool:
 
 
 @contextmanager
-def _passing(stage: Stage, ends: Ends, seconds: float) -> Iterator[Live]:
+def _passing(stage: Stage, ends: ConnectionEnds, seconds: float) -> Iterator[Live]:
     """While the block runs, all connections offer as much as they can, and what arrives is counted."""
     live, chunk = Live(len(ends.there)), wire.many(_FRAME)
     with ExitStack() as stack:

@@ -241,7 +241,7 @@ class StreamRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ProxyLook:
     """The answer of one proxy.
 
     Attributes:
@@ -255,7 +255,7 @@ class Look:
     before: Poll | None = None
 
 
-def rows_of(look: Look) -> list[StreamRow]:
+def rows_of(look: ProxyLook) -> list[StreamRow]:
     """Return the streams of a look with their rates since the one before.
 
     A stream that is new, or whose counts went back (another one under the same number, another run of the proxy), has
@@ -331,7 +331,7 @@ class Shown:
     cells: list[tuple[str, ...]]
 
 
-def show(looks: Sequence[Look], view: View, silent: Sequence[str] = ()) -> Shown:
+def show(looks: Sequence[ProxyLook], view: View, silent: Sequence[str] = ()) -> Shown:
     """Return one table of proxies that were looked at, with rates since the looks before.
 
     Args:
@@ -380,7 +380,7 @@ def plain(shown: Shown) -> str:
     )
 
 
-def as_json(looks: Sequence[Look], view: View, silent: Sequence[str] = ()) -> str:
+def as_json(looks: Sequence[ProxyLook], view: View, silent: Sequence[str] = ()) -> str:
     """Return the same as one line of JSON, with all that the proxies say of the streams.
 
     Args:
@@ -498,10 +498,10 @@ def run(request: TopRequest, console: Console | None = None, sleep: Callable[[fl
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ProxyLooks:
     """One look at all proxies: the answers, and a line for each proxy that gave none."""
 
-    looks: list[Look]
+    looks: list[ProxyLook]
     silent: list[str]
 
 
@@ -516,7 +516,7 @@ class ProxyWatch:
         self._request = request
         self._before: dict[AdminLink, Poll] = {}
 
-    def look(self) -> Looked:
+    def look(self) -> ProxyLooks:
         """Ask each proxy. The next rates of one that does not answer will not span the gap.
 
         Raises:
@@ -530,18 +530,18 @@ class ProxyWatch:
             except AdminLinkError as error:
                 errors.append(error)
             else:
-                looks.append(Look(link.address, poll, before.get(link)))
+                looks.append(ProxyLook(link.address, poll, before.get(link)))
         if not looks:
             raise errors[0]
-        return Looked(looks, [printable(str(error)) for error in errors])
+        return ProxyLooks(looks, [printable(str(error)) for error in errors])
 
 
-def _shown(looked: Looked, request: TopRequest, most: int) -> Shown:
+def _shown(looked: ProxyLooks, request: TopRequest, most: int) -> Shown:
     addresses = ", ".join(link.address for link in request.links)
     return show(looked.looks, View(f"{time.strftime('%H:%M:%S')} {addresses}", request.sort, most), looked.silent)
 
 
-def _print(looked: Looked, request: TopRequest, console: Console) -> None:
+def _print(looked: ProxyLooks, request: TopRequest, console: Console) -> None:
     if request.json:
         console.file.write(as_json(looked.looks, View("", request.sort, request.rows), looked.silent) + "\n")
     elif console.is_terminal:

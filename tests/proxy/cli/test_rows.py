@@ -1,33 +1,35 @@
 """Rates from two looks, and the order of rows."""
 
-from proxy.cli.top_view import Look, Sort, ordered, rows_of, total
+from proxy.cli.top_view import ProxyLook, Sort, ordered, rows_of, total
 from tests.proxy.console_states import poll, state
 
 
 def test_rates_are_differences_of_counts_over_the_proxys_own_time() -> None:
     before = poll(1000, state(offered_messages=10, passed_messages=5, rejected_messages=1))
     now = poll(1500, state(offered_messages=30, passed_messages=9, rejected_messages=2))
-    (row,) = rows_of(Look("a", now, before))
+    (row,) = rows_of(ProxyLook("a", now, before))
     assert (row.offered_per_s, row.passed_per_s, row.rejected_per_s) == (40, 8, 2)
 
 
 def test_what_is_new_has_no_rates_yet() -> None:
     now = poll(1500, state(stream_id=2, offered_messages=30))
-    assert [row.offered_per_s for row in rows_of(Look("a", now, None))] == [None]
-    assert [row.offered_per_s for row in rows_of(Look("a", now, poll(1000, state(stream_id=1))))] == [None]
+    assert [row.offered_per_s for row in rows_of(ProxyLook("a", now, None))] == [None]
+    assert [row.offered_per_s for row in rows_of(ProxyLook("a", now, poll(1000, state(stream_id=1))))] == [None]
     assert [
-        row.offered_per_s for row in rows_of(Look("a", now, poll(1000, state(stream_id=2, direction="dispatch"))))
+        row.offered_per_s for row in rows_of(ProxyLook("a", now, poll(1000, state(stream_id=2, direction="dispatch"))))
     ] == [None]
 
 
 def test_counts_that_went_back_are_those_of_another_stream() -> None:
     before = poll(1000, state(offered_messages=100, passed_messages=50))
-    assert [row.passed_per_s for row in rows_of(Look("a", poll(1500, state(offered_messages=101)), before))] == [None]
+    assert [row.passed_per_s for row in rows_of(ProxyLook("a", poll(1500, state(offered_messages=101)), before))] == [
+        None
+    ]
 
 
 def test_two_looks_at_the_same_moment_give_no_rate() -> None:
-    assert [row.passed_per_s for row in rows_of(Look("a", poll(1000, state()), poll(1000, state())))] == [None]
-    assert [row.passed_per_s for row in rows_of(Look("a", poll(900, state()), poll(1000, state())))] == [None]
+    assert [row.passed_per_s for row in rows_of(ProxyLook("a", poll(1000, state()), poll(1000, state())))] == [None]
+    assert [row.passed_per_s for row in rows_of(ProxyLook("a", poll(900, state()), poll(1000, state())))] == [None]
 
 
 def test_rows_come_in_the_order_asked_for() -> None:
@@ -40,7 +42,7 @@ def test_rows_come_in_the_order_asked_for() -> None:
     )
 
     def ids(sort: Sort) -> list[int]:
-        return [row.stream.stream_id for row in ordered(rows_of(Look("a", now, before)), sort)]
+        return [row.stream.stream_id for row in ordered(rows_of(ProxyLook("a", now, before)), sort)]
 
     assert ids("held") == [2, 3, 1]
     assert ids("rate") == [1, 2, 3]

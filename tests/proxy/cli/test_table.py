@@ -10,9 +10,9 @@ from proxy.cli.top_view import (
     FleetAnswer,
     FleetLimitAnswer,
     HolderAnswer,
-    Look,
     MemberAnswer,
     Poll,
+    ProxyLook,
     QuotaAnswer,
     ShareAnswer,
     View,
@@ -37,11 +37,11 @@ FREE = state(stream_id=2, topic="persistent://acme/shop/returns", producer_name=
 VIEW = View("12:00:00 127.0.0.1:8080", "held", 20)
 
 
-def looked(now: Poll, before: Poll | None = None, proxy: str = "127.0.0.1:8080") -> Look:
-    return Look(proxy, now, before)
+def looked(now: Poll, before: Poll | None = None, proxy: str = "127.0.0.1:8080") -> ProxyLook:
+    return ProxyLook(proxy, now, before)
 
 
-def looks(left_out: int = 0) -> list[Look]:
+def looks(left_out: int = 0) -> list[ProxyLook]:
     return [
         looked(poll(2000, FREE, HELD, left_out=left_out), poll(1000, state(), state(stream_id=2, topic=FREE.topic)))
     ]
