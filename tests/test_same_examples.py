@@ -6,11 +6,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PROPERTY = """
 from hypothesis import given, strategies as st
-from tests.limiter.long_run import SHARE
+from tests.examples import examples
 
 @given(st.lists(st.integers()))
 def test_what_is_tried(one):
-    print(SHARE, one)
+    print(examples(100), one)
 """
 
 
@@ -30,6 +30,11 @@ def tried(folder: Path, *options: str, **env: str) -> list[str]:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if "[" in line]
+
+
+def test_few_examples_are_a_fifth_of_many(tmp_path: Path) -> None:
+    lines = tried(tmp_path), tried(tmp_path, "--hypothesis-profile=few")
+    assert [{line.split()[0] for line in each} for each in lines] == [{"100"}, {"20"}]
 
 
 def test_runs_try_the_same_examples_and_fuzz_tries_others(tmp_path: Path) -> None:

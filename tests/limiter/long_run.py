@@ -1,23 +1,14 @@
-"""How long the machines run: 10^5 steps in all, and a fifth in the run with interpreted cores.
+"""How long the machines run: 10^5 steps in all, and a fifth in runs that try few examples."""
 
-That run is there to compare the interpreted cores with the compiled ones.
-"""
-
-import sys
 from typing import Any
 from unittest import TestCase
 
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
+from tests.examples import examples
+
 STEPS = 50
-IS_INTERPRETED = "tests.interpreted" in sys.modules
-SHARE = 0.2 if IS_INTERPRETED else 1.0
-
-
-def examples(count: int) -> int:
-    """Of a property of what is compiled: all of them, or a fifth in the run with interpreted cores."""
-    return count // 5 if IS_INTERPRETED else count
 
 
 class Counted(RuleBasedStateMachine):
@@ -33,7 +24,7 @@ class Counted(RuleBasedStateMachine):
 def long_run(machine: type[Counted], at_least: int) -> type[TestCase]:
     """A test that lets `machine` take that many steps, and counts them: hypothesis ends some examples early."""
     base: Any = machine.TestCase
-    wanted = round(at_least * SHARE)
+    wanted = examples(at_least)
 
     class LongRun(base):
         def runTest(self) -> None:  # noqa: N802 - unittest's name

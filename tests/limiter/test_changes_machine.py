@@ -12,7 +12,7 @@ from limiter.policies import Change, Policies, Value, change_of
 from limiter.registry import Registry, windows_of
 from limiter.token_bucket import Direction, Limit, Mode, rate
 from protocol.topic_name import parse_topic
-from tests.limiter.long_run import examples
+from tests.examples import examples
 from tests.limiter.world import World
 
 X, Y = "persistent://t/n/x", "persistent://u/m/y"

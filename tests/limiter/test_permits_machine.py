@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from limiter.permits import RULES, CreditAccount, CreditWindow, DispatchRules
+from tests.examples import examples
 from tests.limiter.asking import PLAIN, Asking
-from tests.limiter.long_run import examples
 
 
 def accounts_at(consumer: Asking, window: CreditWindow) -> list[CreditAccount]:

@@ -13,8 +13,8 @@ from limiter.restart import FirstBalances, at
 from limiter.sharing import SharedLimits
 from limiter.token_bucket import Lease, Limit, Rate, TokenBucket, rate
 from protocol.topic_name import parse_topic
+from tests.examples import examples
 from tests.limiter.ledger import capacity
-from tests.limiter.long_run import examples
 from tests.limiter.test_token_bucket import AMOUNTS, RATES, SPANS
 from tests.limiter.world import World
 

@@ -182,7 +182,9 @@ def test_all_routes_are_asked() -> None:
 
 
 _CHUNKS = (
-    b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 40_000
+    b"POST /sluice/blocks HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"1\r\nx\r\n" * 40_000
+    + b"0\r\n\r\n"
 )
 _PIPELINED = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3_000
 

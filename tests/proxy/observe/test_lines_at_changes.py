@@ -22,6 +22,7 @@ from proxy.policies.keys import PolicyKey, Principal, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
+from tests.examples import examples
 from tests.manual_clock import ManualClock
 from tests.proxy import conversation
 from tests.proxy.conversation import WALL_START_NS, World, publisher
@@ -158,7 +159,7 @@ def check_changes(world: World) -> None:
             assert not any(line.seq < change.seq and line.start >= change.start for line in lines)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(steps=STEPS)
 def test_no_line_mixes_two_values_and_each_tells_what_its_bucket_earned(steps) -> None:
     changing = Changing()

@@ -29,6 +29,7 @@ from proxy.observe.log_writer import (
     Rotation,
 )
 from tests.access_log_files import content_of
+from tests.examples import examples
 from tests.proxy.observe.log_disk import PROXY, FussyFile
 
 SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
@@ -226,7 +227,7 @@ def _is_behind(seq: int, losses: list[LossLine]) -> bool:
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLogMachine.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
 def test_loss_is_declared_until_its_declaration_is_written(tmp_path: Path) -> None:

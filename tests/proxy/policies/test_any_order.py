@@ -21,6 +21,7 @@ from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.state import to_set_direction, to_set_numbers, to_take_back_direction
 from proxy.policies.store import Store
+from tests.examples import examples
 from tests.proxy.policies.layered import ANN, ORDERS
 
 _TOPIC: PolicyTarget = ("publish", Setting.TOPIC, ORDERS)
@@ -223,4 +224,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestAnyOrder.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)

@@ -22,6 +22,7 @@ from proxy.policies.room import TenantShare
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.state import BeyondError
 from proxy.policies.store import Store
+from tests.examples import examples
 from tests.proxy.policies.layered import ANN, CLIENTS, LOGS, ORDERS, TOPICS, a_service, changes, files
 
 ACME = Principal("acme-ops", "10.0.0.9", frozenset({"acme"}))
@@ -195,7 +196,7 @@ def _limits(draw: st.DrawFn) -> Limit:
     return Limit(messages, size, peak, peak_size, mode, published)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(_limits() | st.just(Limit()), _limits() | st.just(Limit()))
 def test_the_stricter_of_two_lets_no_more_pass_than_either(limit: Limit, own: Limit) -> None:
     both = stricter(limit, own)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseProducer, CommandProducerSuccess
-from tests.limiter.long_run import examples
+from tests.examples import examples
 from tests.proxy.conversation import BROKER, Peer, World
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport

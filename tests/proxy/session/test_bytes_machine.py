@@ -3,6 +3,7 @@
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.proxy.conversation import Peer, World, consumer
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
@@ -97,7 +98,7 @@ class Both:
 
 
 # Without shrinking: of so many bytes it takes minutes.
-@settings(deadline=None, max_examples=100, phases=[Phase.generate])
+@settings(deadline=None, max_examples=examples(100), phases=[Phase.generate])
 @given(turns=TURNS, transports=st.sampled_from([KernelTransport, FakeTransport]))
 def test_all_arrives_once_and_in_order(turns: list[Turn], transports: type[FakeTransport]) -> None:
     both = Both(transports)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from protocol.frames import MESSAGE, SEND, FrameTooLarge
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.session.transport import PauseReason
+from tests.examples import examples
 from tests.limiter.fitting import fits
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import PING, PONG, message, send, sends, unknown_command
@@ -155,7 +156,7 @@ def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("payload_kind", [SEND, MESSAGE])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(kinds=FRAMES, actions=ACTIONS, limits=LIMITS, bounds=st.tuples(st.integers(1, 2000), st.integers(1, 2000)))
 def test_every_frame_comes_out_once_and_each_stream_in_order_whatever_happens(
     payload_kind: int, kinds: list[FrameKind], actions: list[Action], limits: list[int | None], bounds: tuple[int, int]
