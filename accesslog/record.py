@@ -1,9 +1,10 @@
 """The lines of the access log: one JSON object a line; `kind` is the kind of line.
 
 Flow-log style: a line per stream (or limiter) and interval in which something happened, never one per message.
-All clock times are UTC, for people and for joining; `duration_ms` and `throttled_ms` come from the monotonic clock, so
-a stepped wall clock cannot bend a rate. *Messages* are what the broker counts (a batch of ten is ten messages, one
-*entry*); *bytes* are everything after the command of a SEND or MESSAGE frame: magic, checksum, metadata and payload.
+All clock times are UTC, for people and for joining. `mono_us`, `duration_ms` and `throttled_ms` come from the monotonic
+clock, so a stepped wall clock cannot bend a rate or change the order of lines. *Messages* are what the broker counts (a
+batch of ten is ten messages, one *entry*); *bytes* are everything after the command of a SEND or MESSAGE frame: magic,
+checksum, metadata and payload.
 
     interval    one producer or consumer: amounts offered, passed, held and dropped
     limit       one limiter: amounts passed, the limit in force, the time in which streams waited on it
@@ -60,6 +61,9 @@ class LineHead(Struct, kw_only=True, tag_field="kind", omit_defaults=True):
     """Begin of the line's span (inclusive), UTC, microseconds."""
     end: datetime
     """End of the line's span (exclusive), UTC, microseconds."""
+    mono_us: int
+    """The same end by the monotonic clock, microseconds since some moment that is the same for all lines of a run: the
+    basis of order, gaps and lengths. Where `end` less `mono_us` changes within a run, the wall clock was stepped."""
     duration_ms: float
     """Length of the span, milliseconds of the monotonic clock: the basis of every rate."""
 
@@ -469,6 +473,9 @@ class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
     """Lines of this run so far that could not be written (each leaves a gap in `seq`)."""
     last: bool
     """True in the last line of an orderly end."""
+    complete_until: datetime | None = None
+    """Each line of the run that ends by this time comes before this one. Null: `end`. Lines of several steady intervals
+    are written late (`access_log.steady_interval`): then it is the begin of the earliest of them."""
     proxy_version: str = ""
     """Version of Sluice."""
 

@@ -13,7 +13,7 @@ from limiter.policies import PolicyTarget, Value
 from proxy.block_rules import Block
 from proxy.config.sources import cut
 from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog
-from proxy.observe.log_lines import LineSpan
+from proxy.observe.log_lines import LineSpan, Moment
 from proxy.policies.bodies import section_of, section_text
 from proxy.policies.keys import Principal
 from proxy.policies.layers import FilePolicies
@@ -64,11 +64,11 @@ class ChangeLog:
     def __init__(self, access: AccessLog) -> None:
         self._access = access
 
-    def changed(self, change: StoredChange, who: Principal, at_ns: int) -> None:
-        """Write a change at run time that came into force at `at_ns`, nanoseconds since 1970."""
+    def changed(self, change: StoredChange, who: Principal, at: Moment) -> None:
+        """Write a change at run time that came into force at that moment."""
         key = change.key
         self._access.change(
-            LineSpan(at_ns, at_ns, 0),
+            LineSpan.between(at, at),
             who=who.name,
             address=who.address,
             what=key.kind.value,
@@ -78,18 +78,18 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, changed: FileDifference, who: Principal, at_ns: int) -> None:
+    def reloaded(self, changed: FileDifference, who: Principal, at: Moment) -> None:
         """Write the change to another configuration file, see `difference`; nothing if both files are equal.
 
         Args:
             changed: The differing values before, and now.
             who: The principal that asked for the reload, or its cause, without an address.
-            at_ns: The time of the change, nanoseconds since 1970.
+            at: The moment of the change.
         """
         if changed.before is None and changed.after is None:
             return
         self._access.change(
-            LineSpan(at_ns, at_ns, 0),
+            LineSpan.between(at, at),
             who=who.name,
             address=who.address,
             what="file",

@@ -471,9 +471,9 @@ class Proxy:
         async def take(who: Principal) -> bool:
             blocks_changed = False
 
-            def take_blocks(changed: FileDifference, at_ns: int) -> None:
+            def take_blocks(changed: FileDifference, at: tuple[int, int]) -> None:
                 nonlocal blocks_changed
-                self._changes.reloaded(changed, who, at_ns)
+                self._changes.reloaded(changed, who, at)
                 if changed.removed:
                     named = ", ".join((*changed.removed_names, "…")[: changed.removed])
                     structlog.get_logger().warning(

@@ -6,7 +6,7 @@ The module takes and returns plain values. Its rules are in docs/compliance.md.
     Account.add for each stretch, in this order:
         1. values       streams name the value that the limiter's line has
         2. passed       streams' sums equal the limiter's count; else streams have a replay of their own from here on
-        3. waits        streams waited no longer than the limiter says; durations are those of the clock (durations.py)
+        3. waits        streams waited no longer than the limiter says
         4. step         the events between the line before and this one that change balances: time, changes, holes
         5. containment  `room`: the most that an exact bucket could hold. Passing more than that and one entry is too
                         much (containment.py)
@@ -29,7 +29,6 @@ from typing import NamedTuple
 import msgspec
 
 from compliance.judging.containment import ContainmentReplay
-from compliance.judging.durations import Durations
 from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s, unspent_s
 from compliance.judging.facts import Doubt, Judged, Minute, Spelling
 from compliance.judging.lines import (
@@ -82,7 +81,6 @@ class LimiterAccount:
         self._before: Line | None = None
         self._until_us: int | None = None
         self._starving: Starvation | None = None
-        self._durations = Durations(notes.steps_us)
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = False
         self._grant_s = LATE_S
@@ -100,7 +98,6 @@ class LimiterAccount:
             self._without_lines(streams)
             return
         self._has_streams = self._has_streams or bool(streams)
-        self._look_at_durations(lines, streams)
         self._look_at_values(lines, streams)
         passed = _sums(lines)
         has_account = self._has_streams and all(line.is_in_force for line in lines)
@@ -111,7 +108,7 @@ class LimiterAccount:
         denied_s = self._denied(lines, streams)
         crossing_s = sum(stream.crossing_wait_s for stream in streams)
         elsewhere_s = sum(stream.elsewhere_wait_s for stream in streams)
-        for line in lines:
+        for line in map(self._as_long_as_it_may_be, lines):
             # The lesser amount of the two accounts counts as served.
             served = tuple(map(min, line.passed, amounts)) if len(lines) == 1 else line.passed
             step = self._step(line)
@@ -124,6 +121,15 @@ class LimiterAccount:
             self._count(line, over=over, short=self._serve(line, step, served, waits))
             self._go_on_from(line)
         self._until_us = max(line.at_us[1] for line in lines)
+
+    def _as_long_as_it_may_be(self, line: Line) -> Line:
+        """Return a line without the part that it claims of the time before: no line begins before the last one ends."""
+        if self._before is None or line.at_us[0] >= self._before.at_us[1] - CONTIGUOUS_S * 1e6:
+            return line
+        begin_us = min(self._before.at_us[1], line.at_us[1])
+        lasts_s = (line.at_us[1] - begin_us) / 1e6
+        times = {"at_us": (begin_us, line.at_us[1]), "duration_s": lasts_s, "waited_s": min(line.waited_s, lasts_s)}
+        return msgspec.structs.replace(line, **times)
 
     def _go_on_from(self, line: Line) -> None:
         self._before = line
@@ -160,8 +166,6 @@ class LimiterAccount:
             is_perhaps_only = owed.whole_deficit_s <= CLOCK_RESOLUTION_S < perhaps.whole_deficit_s
             if is_perhaps_only:
                 self._doubt_reserved(self._before)
-        for line, text in self._durations.close():
-            self._doubt("clock", text, (line,))
         doubts = list(self._doubts.values())
         return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
@@ -182,8 +186,7 @@ class LimiterAccount:
         is_moving = is_relative or line.shares != (None, None)
         changes = self._notes.changes_between(before.seq, line.seq) + int(is_moving and gap_s > 0)
         is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
-        is_torn = self._notes.is_torn(before.seq, line.seq) or self._notes.is_unclear(before.seq, line.seq)
-        is_unknown = is_torn or before.mode == OBSERVED
+        is_unknown = self._notes.is_torn(before.seq, line.seq) or before.mode == OBSERVED
         late_s = self._notes.late_s(before.seq, line)
         if changes and not is_unknown and self._adds_up(before, line, gap_s):
             return Step(gap_s, adds_up=True)
@@ -211,20 +214,6 @@ class LimiterAccount:
             over.tune(*in_force(line, bucket), step)
             is_over = over.add(line, line.duration_s, line.passed[unit], line.largest[unit]) or is_over
         return is_over
-
-    def _look_at_durations(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
-        for line in lines:
-            faults = list(self._durations.add(line, streams))
-            for wrong, text in faults:
-                self._doubt("clock", text, (wrong,))
-            if not faults and self._notes.is_contradicted(line):
-                text = "steps of the clock in the lines around it are not the steps that heartbeats show"
-                self._doubt("clock", text, (line,))
-            if line.beyond_s > SAME_WAIT_S:
-                waited_s = line.duration_s + line.beyond_s
-                self._doubt(
-                    "waits", f"a stream waited {waited_s:.3f} s in a line that lasts {line.duration_s:.3f} s", (line,)
-                )
 
     def _replay_streams(self, line: Line, step: Step, amounts: tuple[int, ...], streams: Sequence[StreamsLine]) -> bool:
         is_over = False

@@ -50,7 +50,7 @@ class RunEnd(NamedTuple, Generic[Moment]):
         proxy_id: Whose.
         boot_id: Which run of that proxy.
         last: End of its latest line.
-        complete_up_to: End of its last heartbeat; None: there is none.
+        complete_up_to: The time up to which its heartbeats say that all lines are there; None: there is none.
         has_ended: Whether it came to an orderly end.
     """
 
@@ -77,7 +77,7 @@ def latest_runs(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> list[RunEnd[
 
 
 def complete_up_to(runs: Iterable[RunEnd[Moment]], horizon: Moment) -> Moment | None:
-    """Return the earliest of the last heartbeats of all proxies' latest runs; None without any, or if one has none.
+    """Return the earliest of all proxies' latest runs; None without any, or if one has no heartbeat.
 
     A proxy that has come to an orderly end does not count, as long as there is another.
     """
@@ -203,7 +203,7 @@ class RunFacts(RunKey, frozen=True, kw_only=True):
     last: datetime
     """End of the latest line."""
     complete_up_to: datetime | None
-    """End of the last heartbeat; null without one."""
+    """The time up to which the heartbeats say that all lines are there; null without a heartbeat."""
     coverage: float
     """Share of the time that heartbeats with all their lines cover, 0 to 1."""
     dropped_lines: int
@@ -354,15 +354,12 @@ class DoubtFacts(LimiterRunKey, frozen=True, kw_only=True):
 
     what: str
     """`streams`: its streams' lines and its own differ in the amount passed. `no lines`: it has streams, and
-    no line. `value`: its streams' lines name a limit, and its own none, or another value. `outside`: the line of a
-    stream that bears its name does not name the limit. `exempt`: the same, for a topic that is none of Pulsar's
-    own. `waits`: a stream waited on it, and its own line has no wait. `books`: its bucket's balance is wrong.
-    `starved`: a stream waited and passed next to nothing, while others passed much. `refused`: it refused something,
-    and had tokens. `change`: it was changed, and its value is as before. `stream`: the amount that a stream offered is
-    not the sum of the amounts passed, dropped, rejected and held, or it held something for longer than the wait in its
-    line. `clock`: durations are not those of the clock, or of other lines of the same time. `vanished`: a stream that
-    held something has no more lines. `unconfirmed`: tokens were reserved by its own line, and no other line has the
-    reason."""
+    no line. `no streams`: it passed something, and no stream has a line. `value`: its streams' lines name a limit, and
+    its own none, or another value. `outside`: the line of a stream that bears its name does not name the limit.
+    `exempt`: the same, for a topic that is none of Pulsar's own. `waits`: a stream waited on it, and its own line has
+    no wait. `books`: its bucket's balance is wrong. `starved`: a stream waited and passed next to nothing, while others
+    passed much. `refused`: it refused something, and had tokens. `unconfirmed`: tokens were reserved by its own line,
+    and no other line has the reason."""
     said: str
     """The first time, with both numbers."""
     start: datetime
@@ -375,15 +372,13 @@ class DoubtFacts(LimiterRunKey, frozen=True, kw_only=True):
 class ClockStepFacts(RunKey, frozen=True, kw_only=True):
     """The wall clock of a proxy was stepped."""
 
-    from_seq: int
-    """The first line that may be of the new time."""
     size_s: float
     """Above 0: ahead."""
     first: datetime
     """The step was after `first`, by the clock before it, and before `last`, by the clock after it."""
     last: datetime
     line: LinePlace
-    """The heartbeat that shows it."""
+    """The first line that ends after it."""
 
 
 class StandstillFacts(RunKey, frozen=True, kw_only=True):

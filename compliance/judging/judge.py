@@ -45,7 +45,6 @@ _LINE = (
     *(f"passed_{unit}" for unit in _UNITS),
     *(f"largest_entry_{unit}" for unit in _UNITS),
     "throttled_ms",
-    "beyond_ms",
     "idle_ms",
     "reserved_ms",
     "rejected_messages",
@@ -74,12 +73,8 @@ class JudgedLimiter(msgspec.Struct):
 
 
 def with_waits(lines: DataFrame) -> DataFrame:
-    """Add `beyond_ms`: the part of a line's wait that exceeds the line's duration; `throttled_ms` is without it.
-
-    With that part, a line would owe more than was due.
-    """
-    waited = F.least("throttled_ms", "duration_ms")
-    return lines.withColumns({"throttled_ms": waited, "beyond_ms": F.col("throttled_ms") - waited})
+    """Bound each line's wait by its length: a longer one would owe more than was due."""
+    return lines.withColumn("throttled_ms", F.least("throttled_ms", "duration_ms"))
 
 
 def judged_limiters(limits: DataFrame, intervals: DataFrame, notes: Notes) -> DataFrame:
@@ -168,7 +163,6 @@ def stream_sums(intervals: DataFrame) -> DataFrame:
         F.min(F.unix_micros("start")).alias("wall_start"),
         F.max(F.unix_micros("end")).alias("wall_end"),
         F.max("duration_ms").alias("duration_ms"),
-        F.min("duration_ms").alias("least_duration_ms"),
         *(F.sum(count).alias(f"passed_{unit}") for unit, count in counted.items()),
         *(F.coalesce(F.max(size), F.lit(0)).alias(f"largest_entry_{unit}") for unit, size in largest.items()),
         *(F.max(F.when(is_own[unit], F.col(f"limit_{unit}"))).alias(f"limit_{unit}") for unit in _UNITS),
@@ -206,7 +200,8 @@ def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.Rec
         rows = (row for batch in batches for row in batch.to_pylist())
         for key, of_limiter in groupby(rows, key=lambda row: tuple(row[name] for name in LIMITER)):
             seen = _Seen(key, of_limiter)
-            result = judged(notes.get((key[0], key[1]), RunNotes()), seen.items())
+            of_run = notes.get((key[0], key[1]), RunNotes())
+            result = judged(of_run.of_limiter(*key[2:]), seen.items())
             yield _batch(key, seen, result)
 
     return work
@@ -296,7 +291,6 @@ def line_of(row: Mapping[str, Any]) -> Line:
         tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
         overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
         rejected=row["rejected_messages"] or 0,
-        beyond_s=row["beyond_ms"] / 1e3,
         shares=_both(row, "share"),
         began=tuple(row[f"began_{bucket}"] for bucket in BUCKETS),
     )
@@ -322,7 +316,6 @@ def streams_of(row: Mapping[str, Any]) -> StreamsLine:
         least_limit=_both(row, "least_limit"),
         crossing_wait_s=row["crossing_wait_ms"] / 1e3,
         elsewhere_wait_s=row["elsewhere_wait_ms"] / 1e3,
-        least_duration_s=row["least_duration_ms"] / 1e3,
         starving=row["starving"] and _starving(row["starving"]),
     )
 

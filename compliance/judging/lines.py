@@ -1,14 +1,17 @@
 """The input of one limiter's replay: its lines, its streams' lines, and notes about the run."""
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from compliance.judging.facts import LinePlace
 from compliance.schema import OBSERVED
+from limiter import levels as limiting
 
 BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
 """A limiter's buckets: two sustained rates, and the two that hold while a burst lasts."""
@@ -45,7 +48,7 @@ def excess_tolerance(limit: float) -> float:
 
 
 class Line(Struct, array_like=True):
-    """A line of the limiter. Times are microseconds on an axis that no step of the clock bends.
+    """A line of the limiter. Times are microseconds on the axis of `clocks.py`, and by the wall clock.
 
     Values are in the order of `BUCKETS`. None means no limit, or not logged.
     """
@@ -67,8 +70,6 @@ class Line(Struct, array_like=True):
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
     rejected: int = 0
-    beyond_s: float = 0.0
-    """Seconds by which the line's wait exceeds its duration."""
     shares: tuple[float | None, float | None] = (None, None)
     """The parts of a limit that a fleet shares; None: the limit is this proxy's alone."""
 
@@ -118,8 +119,6 @@ class StreamsLine(Struct, array_like=True):
     """The sum of the waits of streams that are also under other limits."""
     elsewhere_wait_s: float = 0.0
     """The part of `crossing_wait_s` of streams that name another limit for their last wait."""
-    least_duration_s: float | None = None
-    """The shortest duration of the lines; None: all have the same."""
     starving: tuple[str, tuple[int, int], tuple[int, int], bool] | None = None
     """The stream that passed least among streams that waited on the limit in all of the span; of several, the one that
     has waited longest. Its name, messages and bytes held, messages and bytes passed, and whether it is under no other
@@ -130,37 +129,82 @@ _ROUNDED_US = 1
 """The end of a line is its begin and its duration, each rounded."""
 
 
+class Changed(NamedTuple):
+    """A change of limits.
+
+    Args:
+        seq: The number of its line.
+        at_us: Its time, microseconds on the axis; until then the earlier value may have held.
+        direction: The direction of the limits; empty: of both, or not known.
+        level: Their level; empty: several, or not known.
+        tenant: Their tenant; empty: several, or not known.
+    """
+
+    seq: int
+    at_us: int
+    direction: str = ""
+    level: str = ""
+    tenant: str = ""
+
+    def concerns(self, direction: str, level: str, tenant: str) -> bool:
+        """Return whether the limits of that direction, level and tenant may differ after it."""
+        both = (self.direction, direction), (self.level, level), (self.tenant, tenant)
+        return all(not own or not other or own == other for own, other in both)
+
+
+_NO_LIMITS = ("block", "subscribe")
+"""What changes without a limiter of messages or bytes: blocked clients, and how often a consumer may subscribe."""
+_LEVEL_OF = {setting.word: level.word for level in limiting.LEVELS for setting in level.settings}
+_OF_TENANT = re.compile(r"(?:(?:non-)?persistent://)?([^/@*]+)(?:/[^@]*)?")
+"""The name of a tenant, a namespace or a topic."""
+_IN_A_TENANT = frozenset(
+    setting.word
+    for level in limiting.LEVELS
+    for setting in level.settings
+    if setting.named in ((limiting.TENANT,), (limiting.NAMESPACE,), (limiting.PARTITIONED_TOPIC,))
+)
+
+
+def changed(seq: int, at_us: int, what: str, setting: str, name: str) -> Changed | None:
+    """Return the change that a line of that number and time has; None if it concerns no limit."""
+    if what in _NO_LIMITS:
+        return None
+    if what not in ("publish", "dispatch"):
+        return Changed(seq, at_us, level="resource_group" if what in ("group", "attachment") else "")
+    own = setting.removeprefix("global_").removeprefix("tenants_")
+    tenant = _OF_TENANT.fullmatch(name) if own in _IN_A_TENANT else None
+    return Changed(seq, at_us, what, _LEVEL_OF.get(own, ""), tenant[1] if tenant else "")
+
+
 @dataclass(frozen=True)
 class RunNotes:
-    """Notes of one run that hold for all its limiters: changes, holes, steps, standstills.
+    """Notes of one run that hold for all its limiters: changes, holes, standstills.
 
     Args:
         has_begin: No line before its first is missing.
-        changes: Numbers of the lines of changes, ascending; after them limits may differ.
-        changed_us: Times of the changes, microseconds on the axis; until then the earlier value may have held.
+        changed: The changes after which limits may differ, in the order of their lines.
         holes: Numbers of the lines after missing ones, ascending.
         still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
-        steps_us: Begin and end of each window with a step of the clock, on the axis, and the step's size.
-        unclear: Numbers of lines before which the clock may have been stepped, ascending.
-        contradicted: First and last number of all that lies between two heartbeats which contradict the lines there on
-            how the clock was stepped, ascending.
-        last_us: The wall clock's time, microseconds, at which the latest line of a run without an orderly end ends;
-            None: the run came to such an end.
+        last_us: The end of the latest line of a run without an orderly end, microseconds on the axis; None: the run
+            came to such an end.
     """
 
     has_begin: bool = True
-    changes: Sequence[int] = ()
-    changed_us: Sequence[int] = ()
+    changed: Sequence[Changed] = ()
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
-    steps_us: Sequence[tuple[int, int, int]] = ()
-    unclear: Sequence[int] = ()
-    contradicted: Sequence[tuple[int, int]] = ()
     last_us: int | None = None
+
+    def of_limiter(self, direction: str, level: str, name: str) -> "RunNotes":
+        """Return the notes without the changes that concern other limits."""
+        tenant = _OF_TENANT.fullmatch(name) if level in _IN_A_TENANT else None
+        limiter = direction, level, tenant[1] if tenant else ""
+        own = [change for change in self.changed if change.concerns(*limiter)]
+        return self if len(own) == len(self.changed) else replace(self, changed=own)
 
     def is_in_tail(self, line: "StreamsLine") -> bool:
         """Return whether lines of other streams or limiters for the same time may not be there yet, or never."""
-        return self.last_us is not None and line.wall_us[1] >= self.last_us - TAIL_S * 1e6
+        return self.last_us is not None and line.at_us[1] >= self.last_us - TAIL_S * 1e6
 
     def still_s(self, line: Line) -> float:
         """Return seconds of a line in which the proxy did nothing."""
@@ -174,12 +218,13 @@ class RunNotes:
 
     def changes_between(self, after: int, until: int) -> int:
         """Return the number of lines of changes between the two."""
-        return _between(self.changes, after, until)
+        return _between(self._numbers, after, until)
 
     def late_s(self, after: int, line: Line) -> float:
         """Return the longest part of a line in which the value before a change was still in force."""
-        times = self.changed_us[bisect_right(self.changes, after) : bisect_right(self.changes, line.seq)]
-        late_us = max((at_us - line.at_us[0] for at_us in times), default=0)
+        numbers = self._numbers
+        changes = self.changed[bisect_right(numbers, after) : bisect_right(numbers, line.seq)]
+        late_us = max((change.at_us - line.at_us[0] for change in changes), default=0)
         return min(line.duration_s, max(0.0, late_us / 1e6))
 
     def is_after_change(self, line: "Line | StreamsLine") -> bool:
@@ -195,21 +240,16 @@ class RunNotes:
         return at < len(self._times) and self._times[at] <= end_us + _ROUNDED_US
 
     @cached_property
+    def _numbers(self) -> list[int]:
+        return [change.seq for change in self.changed]
+
+    @cached_property
     def _times(self) -> list[int]:
-        return sorted(self.changed_us)
+        return sorted(change.at_us for change in self.changed)
 
     def is_torn(self, after: int, until: int) -> bool:
         """Return whether lines between the two are missing."""
         return _between(self.holes, after, until) > 0
-
-    def is_unclear(self, after: int, until: int) -> bool:
-        """Return whether it is not known how much time lies between the two lines."""
-        return _between(self.unclear, after, until) > 0
-
-    def is_contradicted(self, line: Line) -> bool:
-        """Return whether heartbeats contradict what the lines around this one show of the clock."""
-        place = bisect_right(self.contradicted, line.seq, key=lambda span: span[0]) - 1
-        return place >= 0 and line.seq <= self.contradicted[place][1]
 
 
 def _between(numbers: Sequence[int], after: int, until: int) -> int:

@@ -9,13 +9,13 @@ from datetime import datetime
 from functools import reduce
 
 import msgspec
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from accesslog.record import Kinds
 from compliance.judging.facts import RunFacts, cut_off
-from compliance.schema import BOOT, rfc3339, seconds
+from compliance.schema import BOOT, rfc3339
 
 PLACE = ("file", "seq", "line")
 """The columns of a `LinePlace`."""
@@ -70,13 +70,22 @@ def conflicts_of(rows: DataFrame, copies: DataFrame) -> DataFrame:
 
 
 def last_lines(lines: DataFrame) -> DataFrame:
-    """Return, per run, whether streams or limits have lines after its last heartbeat, and the number of newer lines."""
+    """Return, per run, whether streams or limits have lines after its last heartbeat, and the number of newer lines.
+
+    `begin_us` and `end_us` are the begin of its first line and the end of its last, by the monotonic clock.
+    """
     is_counted, is_beat = F.col("kind").isin("interval", "limit"), F.col("kind") == "heartbeat"
     last = {name: F.max(F.when(which, F.col("seq"))) for name, which in (("line", is_counted), ("beat", is_beat))}
     return lines.groupBy(*BOOT).agg(
         F.coalesce(last["line"] > last["beat"], F.lit(False)).alias("has_lines_behind"),
         F.count_if(F.col("kind").rlike(_NEWER_VERSION)).alias("newer"),
+        F.min(_start_us()).alias("begin_us"),
+        F.max("mono_us").alias("end_us"),
     )
+
+
+def _start_us() -> Column:
+    return F.col("mono_us") - F.round(F.col("duration_ms") * 1e3).cast("long")
 
 
 def newer_facts(lines: DataFrame, kinds: Sequence[str]) -> DataFrame:
@@ -87,9 +96,7 @@ def newer_facts(lines: DataFrame, kinds: Sequence[str]) -> DataFrame:
 
 def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     """Per run, from its heartbeats: seconds that they span, seconds covered, seconds in holes between them."""
-    beats = heartbeats.select(
-        *BOOT, "seq", "start", "end", "last", "dropped_lines", (F.col("duration_ms") / 1e3).alias("s")
-    )
+    beats = heartbeats.select(*BOOT, "seq", "mono_us", "last", "dropped_lines", (F.col("duration_ms") / 1e3).alias("s"))
     lost = holes.select(*BOOT, F.col("after_seq").alias("seq"), "missing")
     # A hole has the number of the line before it, and comes after that line.
     in_order = Window.partitionBy(*BOOT).orderBy("seq", F.col("missing").isNotNull())
@@ -99,16 +106,16 @@ def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
     lost_before = F.coalesce(F.lag("lost").over(_by_seq()), F.lit(0))
     dropped_before = F.coalesce(F.lag("dropped_lines").over(_by_seq()), F.lit(0))
     is_whole = (F.col("lost") == lost_before) & (F.col("dropped_lines") == dropped_before)
-    hole_s = seconds(F.col("start")) - F.lag(seconds(F.col("end"))).over(_by_seq())
-    # Where no line is missing between heartbeats, no time is missing either: such a hole is a step of the clock.
-    is_hole = (hole_s > F.col("s") / 2) & (F.col("lost") > lost_before)
+    hole_s = (F.col("mono_us") - F.lag("mono_us").over(_by_seq())) / 1e6 - F.col("s")
+    is_hole = hole_s > F.col("s") / 2
     spanned = numbered.withColumns({"is_whole": is_whole, "hole_s": hole_s, "is_hole": is_hole})
     return spanned.groupBy(*BOOT).agg(
         F.sum("s").alias("beats_s"),
         F.coalesce(F.sum(F.when(F.col("is_whole"), F.col("s"))), F.lit(0.0)).alias("covered_s"),
         F.coalesce(F.sum(F.when(F.col("is_hole"), F.col("hole_s"))), F.lit(0.0)).alias("holes_s"),
         F.max("s").alias("beat_s"),
-        F.min("start").alias("first_beat"),
+        F.min(F.col("mono_us") - F.col("s") * 1e6).alias("first_beat_us"),
+        F.max("mono_us").alias("last_beat_us"),
     )
 
 
@@ -134,8 +141,8 @@ def run_facts(
     beats, losses = (others.where(F.col("kind") == kind) for kind in ("heartbeat", "loss"))
     parts = (last_lines(lines), heartbeat_cover(beats, holes), lossy_runs(losses), *more)
     joined = reduce(lambda left, right: left.join(right, on=list(BOOT), how="left"), parts, runs)
-    head_s = seconds(F.col("first_beat")) - seconds(F.col("first"))
-    tail_s = seconds(F.col("last")) - seconds(F.col("complete_up_to"))
+    head_s = (F.col("first_beat_us") - F.col("begin_us")) / 1e6
+    tail_s = (F.col("end_us") - F.col("last_beat_us")) / 1e6
     counts = {
         name: F.coalesce(name, F.lit(0)) if name in joined.columns else F.lit(0)
         for name in ("malformed", "conflicts", "clock_steps", "newer")

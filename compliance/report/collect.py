@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,8 +18,8 @@ from compliance.figures import facts as figures
 from compliance.figures import rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts
-from compliance.judging.clocks import Axes, axes_of, beat_pairs, step_facts, with_axis
-from compliance.judging.contradictions import falsely_exempt, outsiders, unbalanced, vanished, without_effect
+from compliance.judging.bypasses import falsely_exempt, outsiders
+from compliance.judging.clocks import Clocks, clocks_of, moments_of, step_facts, with_axis
 from compliance.judging.facts import AHEAD
 from compliance.judging.fleets import (
     FleetNotes,
@@ -33,9 +34,8 @@ from compliance.judging.fleets import (
     sharing_runs,
 )
 from compliance.judging.judge import judged_limiters, tables_of, with_waits
-from compliance.judging.lines import RunNotes
+from compliance.judging.lines import Changed, RunNotes, changed
 from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
-from compliance.judging.steps import RunAxis
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
 from compliance.report.subjects import (
     MOST_STEPS,
@@ -52,7 +52,7 @@ from compliance.tables import LogTables
 
 _LARGE = ("interval", "limit")
 _SMALL = ("change", "heartbeat", "loss", "reject", "share", "standstill", "throttle")
-_EVERY = ("kind", *BOOT, "seq", "start", "end", "duration_ms", "file", "line")
+_EVERY = ("kind", *BOOT, "seq", "start", "end", "mono_us", "duration_ms", "file", "line")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Logs:
         intervals: Lines of streams, on the same axis.
         others: Lines of the other kinds that are counted, on the same axis.
         clock_steps: As `clocks.step_facts`.
-        axes: As `clocks.axes_of`.
+        clocks: As `clocks.clocks_of`.
     """
 
     tables: LogTables
@@ -75,7 +75,7 @@ class Logs:
     intervals: DataFrame
     others: DataFrame
     clock_steps: DataFrame
-    axes: Axes
+    clocks: Clocks
 
     def of(self, kind: str) -> DataFrame:
         """Return the lines of one other kind, without the columns of the rest: plans over them are quicker to make."""
@@ -93,19 +93,10 @@ def opened(tables: LogTables) -> Iterator[Logs]:
     frames = [frame.persist() for frame in (intervals, limits, others)]
     try:
         lines = rows.select(*_EVERY)
-        beats = others.where(F.col("kind") == "heartbeat").select(*_columns("heartbeat"))
-        steps = step_facts(beats, tables.gaps)
-        lines_of = [frame.select(*_EVERY, "steady") for frame in (intervals, limits)]
-        axes = axes_of(beat_pairs(beats, tables.gaps), lines_of[0].unionByName(lines_of[1]))
-        yield Logs(
-            tables,
-            lines,
-            with_axis(limits, axes),
-            with_axis(intervals, axes),
-            with_axis(others, axes),
-            steps.drop("to_seq", "since_us", "until_us", "is_whole"),
-            axes,
-        )
+        moments = moments_of(reduce(DataFrame.unionByName, (frame.select(*_EVERY) for frame in frames)))
+        clocks = clocks_of(moments)
+        limits, intervals, others = (with_axis(frame, clocks) for frame in (limits, intervals, others))
+        yield Logs(tables, lines, limits, intervals, others, step_facts(moments), clocks)
     finally:
         for frame in frames:
             frame.unpersist()
@@ -243,14 +234,8 @@ class ReportTables:
         try:
             windows = judged.where(F.col("facts").isNotNull())
             tables = self.limits(rates.limiter_facts(logs.limits), windows)
-            torn = {(run.proxy_id, run.boot_id) for run in logs.tables.gaps.select(*BOOT).distinct().collect()}
-            changed = logs.of("change")
-            broken = (
-                unbalanced(logs.intervals, logs.limits, torn)
-                .unionByName(without_effect(changed, logs.limits))
-                .unionByName(outsiders(logs.intervals, logs.limits, changed))
-                .unionByName(falsely_exempt(logs.intervals, logs.limits))
-                .unionByName(vanished(logs.intervals, logs.limits, logs.of("heartbeat"), torn))
+            broken = outsiders(logs.intervals, logs.limits, logs.of("change")).unionByName(
+                falsely_exempt(logs.intervals, logs.limits)
             )
             if any(limiter.level == "role" for limiter in tables["limiters"]):
                 roles = rates.role_facts(logs.limits, logs.intervals)
@@ -449,39 +434,30 @@ def _standstills(logs: Logs) -> DataFrame:
 
 
 def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
-    """Return notes of each run that has no end, or in which limits changed, lines are missing or the clock stepped."""
-    changes: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+    """Return notes of each run that has no end, or in which limits changed or lines are missing."""
+    changes: defaultdict[tuple[str, str], list[Changed]] = defaultdict(list)
     holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
     spans = logs.of("standstill").select(*BOOT, "start_us", "end_us")
     for row in spans.limit(MOST_NOTES).collect():
         still[row.proxy_id, row.boot_id].append((row.start_us, row.end_us))
-    told = logs.of("change").select(*BOOT, "seq", F.col("start_us").alias("at_us"))
-    for row in told.limit(MOST_NOTES).collect():
-        changes[row.proxy_id, row.boot_id].append((row.seq, row.at_us))
+    of_changes = logs.of("change").select(*BOOT, "seq", "end_us", "what", "setting", "name")
+    for row in of_changes.limit(MOST_NOTES).collect():
+        if (change := changed(*row[2:])) is not None:
+            changes[row.proxy_id, row.boot_id].append(change)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
-    unended = {
-        (row.proxy_id, row.boot_id): row.last_us
-        for row in logs.tables.runs.where(~F.col("has_ended"))
-        .select(*BOOT, F.unix_micros("last").alias("last_us"))
-        .limit(MOST_NOTES)
-        .collect()
-    }
-    straight = RunAxis()
+    runs = logs.tables.runs.where(~F.col("has_ended")).select(*BOOT).limit(MOST_NOTES).collect()
+    unended = {run: logs.clocks[run].last_us for run in map(tuple, runs) if run in logs.clocks}
     return {
         run: RunNotes(
             has_begin=0 not in holes[run],
-            changes=[seq for seq, _ in sorted(changes[run])],
-            changed_us=[at_us for _, at_us in sorted(changes[run])],
+            changed=sorted(changes[run]),
             holes=sorted(holes[run]),
             still_us=sorted(still[run]),
-            steps_us=logs.axes.get(run, straight).windows_us,
-            unclear=logs.axes.get(run, straight).unclear,
-            contradicted=logs.axes.get(run, straight).contradicted,
             last_us=unended.get(run),
         )
-        for run in {*changes, *holes, *still, *logs.axes, *unended}
+        for run in {*changes, *holes, *still, *unended}
     }
 
 

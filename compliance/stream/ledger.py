@@ -34,7 +34,7 @@ class RunSpan(msgspec.Struct, frozen=True, array_like=True):
     Args:
         first: The earliest begin of a line.
         last: The latest end.
-        complete_up_to: The end of the last heartbeat; None: there is none.
+        complete_up_to: The time up to which its heartbeats say that all lines are there; None: there is none.
         has_ended: Whether the run came to an orderly end.
         dropped_lines: Lines that the run reports as lost.
         read: Lines, copies included.
@@ -202,7 +202,7 @@ def _runs_of(rows: pa.Table) -> Runs:
         "seq": rows["seq"],
         "first": rows["start"].cast(pa.int64()),
         "last": rows["end"].cast(pa.int64()),
-        "complete_up_to": pc.if_else(is_beat, rows["end"].cast(pa.int64()), None),
+        "complete_up_to": pc.if_else(is_beat, pc.coalesce(rows["complete_until"], rows["end"]).cast(pa.int64()), None),
         "has_ended": pc.if_else(is_beat, rows["last"], False),
         "dropped_lines": pc.if_else(is_beat, rows["dropped_lines"], 0),
     }

@@ -33,7 +33,9 @@ from proxy.observe.log_lines import (
     hashed,
     in_force,
     in_log,
+    moment_now,
     read_key,
+    utc,
 )
 from proxy.observe.log_writer import Keep, LogTrouble, LogWriter, Losses, Notices, Rotation
 
@@ -171,24 +173,29 @@ class AccessLog:
 
     def share(self, change: ShareChange) -> None:
         """Add that this proxy's share of a limit changed now; the line is written with the next one."""
-        at = time.time_ns()
-        self._shares.add(LineSpan(at, at, 0), change)
+        now = moment_now()
+        self._shares.add(LineSpan.between(now, now), change)
 
     def standstill(self, span: LineSpan) -> None:
         """Write that the process did nothing over `span`."""
         self._lines.add(StandstillLine, span)
         self.flush()
 
-    def heartbeat(self, span: LineSpan, *, last: bool) -> tuple[dict[Any, Any], ...]:
+    def heartbeat(self, span: LineSpan, *, last: bool, until: int | None = None) -> tuple[dict[Any, Any], ...]:
         """Write that the process lived through `span`; declares losses so far, if the log can be written.
+
+        Args:
+            span: The times.
+            last: The process ends.
+            until: The time up to which all lines are made, if that is before the span's end; nanoseconds since 1970.
 
         Returns:
             Forgotten objects, which the caller frees in slices.
         """
-        self._lines.declare(span.end_wall)
+        self._lines.declare((span.end_wall, span.end_mono))
         self._shares.turn()
         beat = {"dropped_lines": self.dropped_lines, "last": last, "proxy_version": self._version}
-        self._lines.add(HeartbeatLine, span, **beat)
+        self._lines.add(HeartbeatLine, span, **beat, complete_until=None if until is None else utc(until))
         forgotten = self._periodic.turn()
         self.flush()
         return forgotten

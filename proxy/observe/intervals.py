@@ -31,8 +31,8 @@ from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.observe.access_log import AccessLog
 from proxy.observe.connection import Refusals
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenLimiter
-from proxy.observe.log_lines import LineSpan
-from proxy.observe.steady import CountedSpan, Moment, SteadyLines
+from proxy.observe.log_lines import LineSpan, Moment
+from proxy.observe.steady import CountedSpan, SteadyLines
 from proxy.observe.totals import NamespaceTotals
 from proxy.slices import Slices, Work, letting_go
 
@@ -200,7 +200,7 @@ class Intervals:
     def span_since(self, started_at: int) -> LineSpan:
         """Return the span from a monotonic moment until now."""
         wall, now = self._wall(), self._clock()
-        return LineSpan(wall - (now - started_at), wall, now - started_at)
+        return LineSpan.between((wall - (now - started_at), started_at), (wall, now))
 
     def _sleep(self) -> None:
         """Set the timer for the boundary; while limits follow publish rates, for about a second at most."""
@@ -428,7 +428,7 @@ class Intervals:
             fields["held_since"] = span.before_end(taken.waiting_ns)
         self._log.interval(span, taken.stream, fields)
 
-    def _beat(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
+    def _beat(self, *, last: bool, at: Moment | None = None) -> None:
         """Write a heartbeat, and schedule the next one in case nothing happens until then.
 
         A heartbeat after the lines of an interval has the moment at which the interval ended. If the wall clock is
@@ -445,13 +445,15 @@ class Intervals:
         if self._timer is None:
             self._log.rest(HEARTBEAT_S)
 
-    def _beat_now(self, *, last: bool, at: tuple[int, int] | None = None) -> None:
-        wall, now = (self._wall(), self._clock()) if at is None or at[1] < self._beaten[1] else at
-        span = LineSpan(self._beaten[0], wall, now - self._beaten[1])
+    def _beat_now(self, *, last: bool, at: Moment | None = None) -> None:
+        now = (self._wall(), self._clock()) if at is None or at[1] < self._beaten[1] else at
+        span = LineSpan.between(self._beaten, now)
         for refused in self._refusals.take():
             self._log.reject(span, refused)
-        self._let_go(*self._log.heartbeat(span, last=last))
-        self._beaten = (wall, now)
+        kept_since = self._steady.kept_since
+        until = None if kept_since is None else kept_since[0]
+        self._let_go(*self._log.heartbeat(span, last=last, until=until))
+        self._beaten = now
 
     def _let_go(self, *forgotten: dict[Any, Any]) -> None:
         """Free forgotten objects in slices."""

@@ -33,6 +33,15 @@ from proxy.observe.log_writer import Loss
 SHORTEST_KEY = 16
 """Least bytes of a key: fewer could be guessed."""
 
+Moment = tuple[int, int]
+"""Nanoseconds since 1970, and of the monotonic clock."""
+
+
+def moment_now() -> Moment:
+    """Return the present moment."""
+    return time.time_ns(), time.monotonic_ns()
+
+
 ShowAddress = Callable[[str], str]
 """Maps an address without a port to its form in the log."""
 
@@ -193,19 +202,26 @@ _JSON = msgspec.json.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class LineSpan:
-    """A span of time: wall clock for people, monotonic for rates; nanoseconds."""
+    """A span of time: wall clock for people, monotonic for order and rates; nanoseconds."""
 
     start_wall: int
     end_wall: int
     duration: int
+    end_mono: int
+
+    @classmethod
+    def between(cls, began: Moment, ended: Moment) -> "LineSpan":
+        """Return the span from one moment to another."""
+        return cls(began[0], ended[0], ended[1] - began[1], ended[1])
 
     def fields(self) -> dict[str, Any]:
         """Return the span as fields of a line."""
-        return {"start": _utc(self.start_wall), "end": _utc(self.end_wall), "duration_ms": self.duration / 1e6}
+        times = {"start": utc(self.start_wall), "end": utc(self.end_wall), "mono_us": self.end_mono // 1000}
+        return times | {"duration_ms": self.duration / 1e6}
 
     def before_end(self, elapsed: int) -> datetime:
         """Return the wall clock's time `elapsed` nanoseconds before the end."""
-        return _utc(self.end_wall - elapsed)
+        return utc(self.end_wall - elapsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +241,8 @@ class Writer:
     shown: ShowAddress = as_they_are
 
 
-def _utc(wall_ns: int) -> datetime:
+def utc(wall_ns: int) -> datetime:
+    """Return a time in nanoseconds since 1970 as lines have it."""
     return datetime.fromtimestamp(wall_ns // 1000 / 1e6, UTC)
 
 
@@ -329,7 +346,7 @@ class LogLines:
         if self._files is not None:
             self._files.rest(seconds)
 
-    def declare(self, at: int) -> None:
+    def declare(self, at: Moment) -> None:
         """Add a line for each loss, if the log can be written; a lost declaration is declared again."""
         if self._files is not None and self._files.is_writing:
             self._declare(self._files, at)
@@ -341,11 +358,11 @@ class LogLines:
             return True
         if not self._files.drain(patience_s):
             return False
-        self._declare(self._files, time.time_ns())  # whether it can be written or not: there is no later time
+        self._declare(self._files, moment_now())  # whether it can be written or not: there is no later time
         return self._files.close(patience_s) and self._files.losses.are_declared
 
-    def _declare(self, files: LogFiles, at: int) -> None:
-        losses, moment = files.losses.take(), LineSpan(at, at, 0)
+    def _declare(self, files: LogFiles, at: Moment) -> None:
+        losses, moment = files.losses.take(), LineSpan.between(at, at)
         if losses:
             self.flush()
         for loss in losses:
@@ -375,8 +392,8 @@ def _loss_fields(loss: Loss) -> dict[str, Any]:
         "lost_lines": loss.lost_lines,
         "first_seq": loss.first_seq,
         "last_seq": loss.last_seq,
-        "lost_from": _utc(loss.since),
-        "lost_until": _utc(loss.until),
+        "lost_from": utc(loss.since),
+        "lost_until": utc(loss.until),
     }
 
 

@@ -21,10 +21,8 @@ from typing import Any, NamedTuple
 from limiter.limiter import Limiter, Stream
 from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenCounts, TakenLimiter
-from proxy.observe.log_lines import LineSpan
+from proxy.observe.log_lines import LineSpan, Moment
 
-Moment = tuple[int, int]
-"""Nanoseconds since 1970, and of the monotonic clock."""
 _STEP_NS = 10_000_000
 """The wall clock was stepped if it gained or lost this against the monotonic clock within an interval."""
 
@@ -39,7 +37,7 @@ class CountedSpan(NamedTuple):
     @property
     def span(self) -> LineSpan:
         """The times, as lines have them."""
-        return LineSpan(self.began[0], self.ended[0], self.ended[1] - self.began[1])
+        return LineSpan.between(self.began, self.ended)
 
 
 class _Kept(NamedTuple):
@@ -79,6 +77,12 @@ class SteadyLines:
 
     def __len__(self) -> int:
         return len(self._kept)
+
+    @property
+    def kept_since(self) -> Moment | None:
+        """The begin of the earliest interval that is kept; None if none is."""
+        # Later intervals are added to what is kept, so the first entry is the oldest.
+        return next((kept.counted.began for kept in self._kept.values()), None)
 
     @property
     def is_on(self) -> bool:

@@ -30,6 +30,9 @@ from proxy.policies.state import BeyondError, Meaning, PolicyState, check_forms,
 from proxy.policies.store import Store, StoredChange, StoreError, differences
 from proxy.runtime import paused_collector
 
+Moment = tuple[int, int]
+"""Nanoseconds since 1970, and of the monotonic clock."""
+
 
 class PolicyKindHandler(Protocol):
     """Reads the bodies of one kind of key, which are plain text to the service."""
@@ -58,20 +61,20 @@ class ChangeNotifier:
     """Calls back for each change that came into force, a few in one turn of the loop.
 
     Args:
-        changed: Called with each change, its author, and the time at which it came into force (nanoseconds since 1970).
+        changed: Called with each change, its author, and the moment at which it came into force.
     """
 
-    def __init__(self, changed: Callable[[StoredChange, Principal, int], None]) -> None:
+    def __init__(self, changed: Callable[[StoredChange, Principal, Moment], None]) -> None:
         self._changed = changed
-        self._waiting: deque[tuple[deque[StoredChange], Principal, int]] = deque()
+        self._waiting: deque[tuple[deque[StoredChange], Principal, Moment]] = deque()
         self._left = 0
         """Changes that wait."""
         self._notifying: asyncio.Task[None] | None = None
 
-    def notify(self, changes: Sequence[StoredChange], author: Principal, at_ns: int) -> None:
+    def notify(self, changes: Sequence[StoredChange], author: Principal, at: Moment) -> None:
         """Call back for changes that came into force: for a few at once, unless earlier ones wait."""
         if changes:
-            self._waiting.append((deque(changes), author, at_ns))
+            self._waiting.append((deque(changes), author, at))
         self._left += len(changes)
         if self._notifying is None:
             self._notify_some()
@@ -100,12 +103,12 @@ class ChangeNotifier:
         for _ in range(NOTIFIED_AT_ONCE):
             if not self._waiting:
                 break
-            changes, author, at_ns = self._waiting[0]
+            changes, author, at = self._waiting[0]
             change = changes.popleft()
             self._left -= 1
             if not changes:
                 self._waiting.popleft()
-            self._changed(change, author, at_ns)
+            self._changed(change, author, at)
             _log_change(change, author)
 
 
@@ -218,16 +221,16 @@ class Around:
             the change: nanoseconds since 1970, and of the monotonic clock.
         after: Called after they changed, with the changes and the monotonic moment; of a large change, with the
             directions only.
-        changed: Called with each change, its author, and the time at which it came into force (nanoseconds since
-            1970); for a large change over several turns of the loop.
+        changed: Called with each change, its author, and the moment at which it came into force; for a large change
+            over several turns of the loop.
         handlers: The handlers of policies that are no limits; for these alone, neither `before` nor `after` is called.
         ready: Awaited before `before`, until the access log has no line to make that should come before the change's.
         on_degraded: Called when the store begins to refuse changes, and when it takes one again.
     """
 
-    before: Callable[[], tuple[int, int]]
+    before: Callable[[], Moment]
     after: Callable[[list[PolicyChange], int], None]
-    changed: Callable[[StoredChange, Principal, int], None] = lambda _change, _author, _at_ns: None
+    changed: Callable[[StoredChange, Principal, Moment], None] = lambda _change, _author, _at: None
     handlers: Mapping[PolicyKind, PolicyKindHandler] = field(default_factory=dict)
     ready: Callable[[], Awaitable[None]] = _at_once
     on_degraded: Callable[[], None] = lambda: None
@@ -410,14 +413,14 @@ class PolicyService(PolicyState):
             return await asyncio.to_thread(look, self)
 
     async def take_file(
-        self, file: FilePolicies, compare: Callable[[FilePolicies], T], beside: Callable[[T, int], None]
+        self, file: FilePolicies, compare: Callable[[FilePolicies], T], beside: Callable[[T, Moment], None]
     ) -> bool:
         """Put the policies of another file in force.
 
         Args:
             file: The policies of the other file.
             compare: Called in a thread with the file's present policies; `beside` gets its result.
-            beside: Called in the step in which values change, after them, with the time in nanoseconds since 1970.
+            beside: Called in the step in which values change, after them, with the moment.
 
         Returns:
             Whether anything changes.
@@ -429,9 +432,9 @@ class PolicyService(PolicyState):
         async with self._turn:
             seen, laying = await asyncio.to_thread(self._file_drafted, file, compare)
             if laying is None:
-                beside(seen, self._wall())
+                beside(seen, self._now())
                 return False
-            await self._come_into_force(laying, lambda at_ns: beside(seen, at_ns))
+            await self._come_into_force(laying, lambda at: beside(seen, at))
             return True
 
     async def close(self) -> None:
@@ -548,16 +551,16 @@ class PolicyService(PolicyState):
             if draft.kept or draft.limits:
                 self._note_stored(None)
             if not draft.limits:
-                self._notifier.notify(draft.kept, author, self._wall())
+                self._notifier.notify(draft.kept, author, self._now())
                 await self._hand_over(draft.kept)
             else:
                 try:
-                    at_ns = await self._come_into_force(
-                        draft.laying, lambda at_ns: self._notifier.notify(draft.kept, author, at_ns)
+                    at = await self._come_into_force(
+                        draft.laying, lambda at: self._notifier.notify(draft.kept, author, at)
                     )
                 finally:
                     await self._hand_over(draft.kept)
-                self._notifier.notify(draft.limits, author, at_ns)
+                self._notifier.notify(draft.limits, author, at)
             if len(draft.needless) > PIECE:
                 await asyncio.to_thread(let_go, draft.needless)
         return len(draft.limits) + len(draft.kept)
@@ -619,21 +622,24 @@ class PolicyService(PolicyState):
             if number % TAKEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def _come_into_force(self, laying: _Laying, beside: Callable[[int], None]) -> int:
+    def _now(self) -> Moment:
+        return self._wall(), time.monotonic_ns()
+
+    async def _come_into_force(self, laying: _Laying, beside: Callable[[Moment], None]) -> Moment:
         """Lay a change here, or replace the contents by the copy into which it was laid.
 
         Returns:
-            The time of the change, nanoseconds since 1970.
+            The moment of the change.
         """
         await self._around.ready()
-        at_ns, now = self._around.before()
+        at = self._around.before()
         try:
-            self._lay(laying, now)
+            self._lay(laying, at[1])
         finally:  # afterwards: connections that the change ends must end after it
-            beside(at_ns)
+            beside(at)
         if laying.aside is not None:
             await asyncio.to_thread(_dissolve, laying.aside.contents)
-        return at_ns
+        return at
 
     def _lay(self, laying: _Laying, now: int) -> None:
         if laying.aside is None:

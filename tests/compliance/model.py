@@ -151,6 +151,7 @@ def written(name, lines, *, clock_step=None, boot_id="boot-1", begin=None):
         start = origin + timedelta(milliseconds=line.at_ms)
         if clock_step and index == clock_step[0]:
             origin += timedelta(seconds=clock_step[1])
+            log.ahead_s = clock_step[1]
         end = origin + timedelta(milliseconds=line.at_ms + line.duration_ms)
         span = {"start": start, "end": end, "duration_ms": float(line.duration_ms)}
         is_busy = line.offered or line.passed or line.waited_ms

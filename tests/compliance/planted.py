@@ -19,6 +19,7 @@ from tests.short_lived import SHORT_LIVED
 ROW_NAMES = row_schema().names
 QUICK_JAVA = f"{SHORT_LIVED} -XX:+UseSerialGC"
 BEGIN = datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
+EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 TOPIC = "persistent://acme/orders/new"
 
 
@@ -32,10 +33,12 @@ class PlantedLog:
     begin: datetime = BEGIN
     lines: list[Any] = field(default_factory=list)
     second: int = 0
+    ahead_s: float = 0.0
+    """By how much the wall clock has been set ahead since the run began."""
 
     @property
     def _head(self):
-        start = self.begin + timedelta(seconds=self.second)
+        start = self.begin + timedelta(seconds=self.second + self.ahead_s)
         return {
             "proxy_id": self.proxy_id,
             "boot_id": self.boot_id,
@@ -44,6 +47,12 @@ class PlantedLog:
             "end": start + timedelta(seconds=1),
             "duration_ms": 1000.0,
         }
+
+    def add(self, kind, **fields):
+        """Add a line; its monotonic clock reads what the wall clock would if it had never been set."""
+        said = self._head | fields
+        ahead = timedelta(seconds=self.ahead_s)
+        self.lines.append(kind(**({"mono_us": (said["end"] - ahead - EPOCH) // MICROSECOND} | said)))
 
     def limit(self, passed, rate=100.0, throttled_ms=1000.0, **more):
         values = {
@@ -65,7 +74,7 @@ class PlantedLog:
             "largest_entry_bytes": 100 * min(1, passed),
             "throttled_ms": throttled_ms,
         }
-        self.lines.append(LimitLine(**(self._head | values | more)))
+        self.add(LimitLine, **(values | more))
 
     def interval(self, passed, offered=None, **more):
         offered = passed if offered is None else offered
@@ -103,27 +112,25 @@ class PlantedLog:
         said.setdefault("limit_levels", said["limit_level"])
         if said["held_messages"]:
             said.setdefault("held_since", said["end"] - timedelta(milliseconds=said["throttled_ms"]))
-        self.lines.append(IntervalLine(**said))
+        self.add(IntervalLine, **said)
 
     def change(self, **more):
         """Somebody changes something at the begin of the second."""
         moment = {"end": self._head["start"], "duration_ms": 0.0}
         said = {"who": "ann", "address": "192.0.2.1", "what": "publish", "setting": "topic", "name": self.topic}
-        self.lines.append(ChangeLine(**(self._head | moment | said | {"before": None, "after": '{"a": 1}'} | more)))
+        self.add(ChangeLine, **(moment | said | {"before": None, "after": '{"a": 1}'} | more))
 
     def loss(self, of_boot, lost_lines, **more):
         """The proxy says that lines are lost."""
         moment = {"end": self._head["start"], "duration_ms": 0.0, "lost_until": self._head["start"]}
         said = {"cause": "killed", "detail": "", "first_seq": 0, "last_seq": None, "lost_from": self.begin}
-        self.lines.append(
-            LossLine(**(self._head | moment | said | {"of_boot": of_boot, "lost_lines": lost_lines} | more))
-        )
+        self.add(LossLine, **(moment | said | {"of_boot": of_boot, "lost_lines": lost_lines} | more))
 
     def reject(self, rejected, **more):
         """Lookups, producers or consumers are refused."""
         said = {"connection_id": 1, "client_address": "127.0.0.1:5000", "topic": self.topic}
         why = {"reason": "admission.lookups", "detail": "too many lookups", "rejected": rejected}
-        self.lines.append(RejectLine(**(self._head | said | why | more)))
+        self.add(RejectLine, **(said | why | more))
 
     def shared(self, passed, share, rate=100.0, **more):
         """The limiter has a share of a limit that the fleet holds together, with a burst of ten."""
@@ -137,11 +144,11 @@ class PlantedLog:
         of = {"fleet": "front", "direction": "publish", "level": "topic", "name": self.topic, "unit": "messages"}
         said = {"share_before": before, "share_after": after, "epoch": 1 << 60, "coordinator": "fleet-a", "members": 2}
         said |= {"coordinator_ahead_ms": 20.0, "coordinator_ahead_within_ms": 4.0}
-        self.lines.append(ShareLine(**(self._head | moment | of | said | {"cause": cause} | more)))
+        self.add(ShareLine, **(moment | of | said | {"cause": cause} | more))
 
     def beat(self, **more):
         """Ends the second."""
-        self.lines.append(HeartbeatLine(**(self._head | {"dropped_lines": 0, "last": False} | more)))
+        self.add(HeartbeatLine, **({"dropped_lines": 0, "last": False} | more))
         self.second += 1
 
     def tick(self, passed, **more):

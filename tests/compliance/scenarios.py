@@ -87,7 +87,7 @@ def in_a_fleet():
 def ahead_between():
     """The wall clock goes an hour ahead between two lines; no number and no length of time is missing."""
     log = planted("ahead-between", 10)
-    log.begin += timedelta(hours=1)
+    log.ahead_s += 3600
     for _ in range(10):
         log.tick(100)
     return log
@@ -109,7 +109,7 @@ class AuditLine(msgspec.Struct, tag_field="kind", tag="audit", kw_only=True):
 def of_a_newer_proxy():
     """One line of a kind that nobody here knows."""
     log = planted("newer", 10)
-    log.lines.append(AuditLine(**log._head))
+    log.add(AuditLine)
     log.beat()
     return log
 
@@ -336,10 +336,10 @@ def in_no_time():
     """One entry passes, and somebody waits, in a span of no length, within which the wall clock goes back a minute."""
     log = planted("in-no-time", 12)
     moment = log._head["start"]
-    span = {"end": moment - timedelta(minutes=1), "duration_ms": 0.0, "throttled_ms": 1.0}
+    log.ahead_s -= 60
+    span = {"start": moment, "end": moment - timedelta(minutes=1), "duration_ms": 0.0, "throttled_ms": 1.0}
     log.interval(1, **span)
     log.limit(1, **span)
-    log.begin -= timedelta(minutes=1)
     for _ in range(12):
         log.tick(100)
     return log
@@ -348,10 +348,11 @@ def in_no_time():
 def stepped_clock(passed, proxy_id):
     """The wall clock jumps five seconds ahead within one line; one second has gone by."""
     log = planted(proxy_id, 10)
-    end = log._head["end"] + timedelta(seconds=5)
-    log.interval(passed, end=end)
-    log.limit(passed, end=end)
-    log.beat(end=end)
+    start = log._head["start"]
+    log.ahead_s += 5
+    log.interval(passed, start=start)
+    log.limit(passed, start=start)
+    log.beat(start=start)
     return log
 
 

@@ -19,7 +19,7 @@ from tests.proxy.conversation import RecordingFiles, World, publisher
 from tests.proxy.wire import send
 
 ANN = Principal("ann", "10.0.0.1")
-AT = 1_700_000_000_000_000_000
+AT = 1_700_000_000_000_000_000, 9_000_000_000
 
 
 @pytest.fixture
@@ -116,8 +116,8 @@ def test_a_change_stands_between_the_limiters_lines_before_and_after_it(make_wor
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 
     def come() -> None:
-        at_ns, _ = world.intervals.flush()
-        ChangeLog(world.access).changed(StoredChange(key, None, "new"), ANN, at_ns)
+        moment = world.intervals.flush()
+        ChangeLog(world.access).changed(StoredChange(key, None, "new"), ANN, moment)
 
     world.loop.run(come)
     world.advance(1)

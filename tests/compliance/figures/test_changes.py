@@ -62,6 +62,6 @@ def test_what_a_proxy_says_is_lost_is_handed_on(spark):
         "last_seq": None,
     }
     times: dict[str, Any] = {"lost_from": BEGIN, "lost_until": BEGIN + timedelta(seconds=5)}
-    log.lines.append(LossLine(**log._head, **lost, **times))
+    log.add(LossLine, **lost, **times)
     (row,) = loss_facts(frame(spark, [log], "loss")).collect()
     assert (row.cause, row.lost_lines, row.lost_until) == ("disk", None, "2026-11-21T11:29:05.000000Z")

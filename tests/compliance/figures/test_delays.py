@@ -54,9 +54,9 @@ def test_histograms_are_added_place_by_place(spark):
 def test_pauses_are_summed_up_by_side_and_cause(spark):
     log = PlantedLog()
     for connection_id, paused_ms in ((1, 300.0), (1, 500.0), (2, 200.0)):
-        head = log._head | {"duration_ms": paused_ms, "end": log._head["start"] + timedelta(milliseconds=paused_ms)}
+        span = {"duration_ms": paused_ms, "end": log._head["start"] + timedelta(milliseconds=paused_ms)}
         names: dict[str, Any] = {"client_address": "192.0.2.1:4000", "side": "client", "cause": "hold budget"}
-        log.lines.append(ThrottleLine(**head, **names, connection_id=connection_id))
+        log.add(ThrottleLine, **span, **names, connection_id=connection_id)
     (row,) = pause_facts(frame(spark, [log], "throttle")).collect()
     assert (row.pauses, row.connections, row.longest_s) == (3, 2, 0.5)
     assert row.total_s == pytest.approx(1.0)

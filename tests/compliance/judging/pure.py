@@ -11,14 +11,12 @@ from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine,
 from compliance.judging.account import judged
 from compliance.judging.facts import Judged
 from compliance.judging.judge import line_of
-from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
-from compliance.judging.steps import STEP_US, ClockStep, RunAxis, TimedLines, run_axis
+from compliance.judging.lines import Line, RunNotes, StreamsLine, changed, excess_tolerance
 from compliance.schema import BEGIN_OF_1970
 from limiter.levels import LEVEL_OF_WORD
 
 UNITS = ("messages", "bytes")
 Key = tuple[str, str, str]
-STRAIGHT = RunAxis()
 
 
 def micros(time: Any) -> int:
@@ -28,92 +26,49 @@ def micros(time: Any) -> int:
 def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name."""
     lines = list(lines)
-    axis = axis_of(lines)
-    changes = [line for line in lines if isinstance(line, ChangeLine)]
-    told: dict[str, Any] = {
-        "changes": [line.seq for line in changes],
-        "changed_us": [on_axis(axis, line)[0] for line in changes],
-    }
-    still = [on_axis(axis, line) for line in lines if isinstance(line, StandstillLine)]
+    of_lines = (
+        changed(line.seq, line.mono_us, line.what, line.setting, line.name)
+        for line in lines
+        if isinstance(line, ChangeLine)
+    )
+    told: dict[str, Any] = {"changed": [change for change in of_lines if change is not None]}
+    still = [on_axis(line) for line in lines if isinstance(line, StandstillLine)]
     beats = [line for line in lines if isinstance(line, HeartbeatLine)]
-    steps: dict[str, Any] = told_by(axis) if beats else {}
     if beats and not any(beat.last for beat in beats):
-        told["last_us"] = max(micros(line.end) for line in lines)
-    known = RunNotes(**(told | {"still_us": sorted(still)} | steps | notes))
-    return {key: judged(known, items) for key, items in items_of(lines).items()}
+        told["last_us"] = max(line.mono_us for line in lines)
+    known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
+    return {key: judged(known.of_limiter(*key), items) for key, items in items_of(lines).items()}
 
 
-def told_by(axis: RunAxis) -> dict[str, Any]:
-    """What notes of a run say of the steps of its clock."""
-    return {"steps_us": axis.windows_us, "unclear": axis.unclear, "contradicted": axis.contradicted}
-
-
-def axis_of(lines: Iterable[Any]) -> RunAxis:
-    """The axis of a run of which no line is missing."""
-    lines = list(lines)
-    beats = [line for line in lines if isinstance(line, HeartbeatLine)]
-    counted = [line for line in lines if isinstance(line, (LimitLine, IntervalLine)) and not line.steady]
-    told = [(beat.seq, micros(beat.start), micros(beat.end), round(beat.duration_ms * 1e3)) for beat in beats]
-    return run_axis(steps_of(told), [TimedLines(line.seq, *times_of(line)) for line in counted])
-
-
-def steps_of(beats: Iterable[tuple[int, int, int, int]]) -> Iterable[ClockStep]:
-    """What heartbeats (number, begin, end, duration) tell of steps, and where they tell of none."""
-    from_seq, since_us = 0, None
-    for seq, start_us, end_us, duration_us in beats:
-        since_us = start_us if since_us is None else since_us
-        ahead_us = end_us - since_us - duration_us
-        yield ClockStep(from_seq, seq, ahead_us, since_us, end_us)
-        from_seq, since_us = seq + 1, end_us
-
-
-def times_of(line: Any) -> tuple[int, int, int]:
-    """Begin, end and duration, microseconds."""
-    return micros(line.start), micros(line.end), round(line.duration_ms * 1e3)
-
-
-def on_axis(axis: RunAxis, line: Any) -> tuple[int, int]:
+def on_axis(line: Any) -> tuple[int, int]:
     """Begin and end of a line on the axis."""
-    return placed(axis, line.seq, *times_of(line))
-
-
-def placed(axis: RunAxis, seq: int, start_us: int, end_us: int, duration_us: int) -> tuple[int, int]:
-    """Begin and end of what has this number and these times, on the axis."""
-    ahead = next((us for first, us in reversed(axis.ahead) if first <= seq), 0)
-    off = end_us - start_us - duration_us
-    if abs(off) <= STEP_US:
-        return start_us - ahead, end_us - ahead
-    was = min((0, *(us for _, us in axis.ahead)), key=lambda us: abs(us - (ahead - off)))
-    is_known = abs(was - (ahead - off)) <= STEP_US
-    return start_us - was if is_known else end_us - ahead - duration_us, end_us - ahead
+    return line.mono_us - round(line.duration_ms * 1e3), line.mono_us
 
 
 def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
     """What is judged of each limiter, in order."""
     lines = list(lines)
-    axis = axis_of(lines)
     limits = [line for line in lines if isinstance(line, LimitLine)]
     intervals = [line for line in lines if isinstance(line, IntervalLine)]
     found: dict[Key, list[Line | StreamsLine]] = {}
     for limit in limits:
-        found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit, axis)))
+        found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit)))
     groups: dict[tuple[Any, ...], list[tuple[IntervalLine, list[str]]]] = {}
     for line in intervals:
         under = levels_of(line)
         for level in under:
-            key = line.direction, level, name_at(line, level), *on_axis(axis, line)
+            key = line.direction, level, name_at(line, level), *on_axis(line)
             groups.setdefault(key, []).append((line, under))
     for (direction, level, name, start, end), members in groups.items():
         found.setdefault((direction, level, name), []).append(streams_of(level, name, (start, end), members))
     return {key: sorted(items, key=lambda item: (item.at_us[0], item.seq)) for key, items in found.items()}
 
 
-def row_of(line: Any, axis: RunAxis = STRAIGHT) -> dict[str, Any]:
+def row_of(line: Any) -> dict[str, Any]:
     fields = {name: getattr(line, name) for name in line.__struct_fields__}
-    at = dict(zip(("start_us", "end_us"), on_axis(axis, line), strict=True))
+    at = dict(zip(("start_us", "end_us"), on_axis(line), strict=True))
     wall = {"wall_start": micros(line.start), "wall_end": micros(line.end)}
-    waited_ms = min(line.throttled_ms, line.duration_ms)
-    waits = {"throttled_ms": waited_ms, "beyond_ms": line.throttled_ms - waited_ms}
+    waits = {"throttled_ms": min(line.throttled_ms, line.duration_ms)}
     return fields | at | wall | waits | {"file": "a.jsonl", "line": line.seq + 1}
 
 
@@ -189,7 +144,6 @@ def streams_of(
         largest_offered=(largest_offered(lines, "messages"), largest_offered(lines, "bytes")),
         crossing_wait_s=sum(map(waited_ms, crossing)) / 1e3,
         elsewhere_wait_s=sum(map(waited_ms, elsewhere)) / 1e3,
-        least_duration_s=min(line.duration_ms for line in lines) / 1e3,
         starving=starving(level, name, members),
     )
 

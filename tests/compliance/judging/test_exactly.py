@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compliance.judging.account import judged
 from compliance.judging.facts import Judged
-from compliance.judging.lines import UNSEEN_S, RunNotes, excess_tolerance
+from compliance.judging.lines import UNSEEN_S, Changed, RunNotes, excess_tolerance
 from limiter.limiter import Entry, Limiter, Stream
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
@@ -95,7 +95,7 @@ def test_what_is_short_is_what_an_exact_model_finds_short_in_ten_thousand_logs()
 
 
 def found_of(log: SchedulerLog) -> dict[tuple[str, str], Judged]:
-    notes = RunNotes(changes=log.changes, changed_us=log.changed_us)
+    notes = RunNotes(changed=list(map(Changed, log.changes, log.changed_us)))
     return {key: judged(notes, items) for key, items in log.items.items()}
 
 

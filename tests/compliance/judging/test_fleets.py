@@ -140,7 +140,6 @@ def test_clocks_that_are_a_little_apart_accuse_nobody(ahead_s, expected):
     step = ClockStepFacts(
         proxy_id="a",
         boot_id="boot-1",
-        from_seq=1,
         size_s=-0.9,
         first=BEGIN,
         last=END,

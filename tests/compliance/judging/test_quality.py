@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.judging.clocks import step_facts
+from compliance.judging.clocks import moments_of, step_facts
 from compliance.judging.quality import gap_facts, last_lines, run_facts
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import BEGIN, PlantedLog, exact_log, frame
@@ -69,7 +69,7 @@ def facts_of(spark, *logs):
     rows = frame(spark, logs)
     runs, gaps = kept_of(spark, *logs)
     beats = rows.where("kind = 'heartbeat'")
-    steps = step_facts(beats, gaps).groupBy("proxy_id", "boot_id").agg(F.count("*").alias("clock_steps"))
+    steps = step_facts(moments_of(rows)).groupBy("proxy_id", "boot_id").agg(F.count("*").alias("clock_steps"))
     return run_facts(runs, gaps, rows, beats, [steps])
 
 
@@ -116,15 +116,17 @@ def test_gaps_are_placed(spark):
 
 def test_a_stepped_wall_clock_is_counted(spark):
     log = PlantedLog()
-    log.beat(end=BEGIN - timedelta(seconds=9))
-    log.beat()
+    for ahead_s in (0, -10, 0):
+        log.ahead_s = ahead_s
+        log.beat()
     (run,) = facts_of(spark, log).collect()
     assert run.clock_steps == 2, "there and back"
 
 
 def test_only_a_known_kind_whose_version_is_not_known_may_hide_something(spark):
     kinds = [("limit (version 2)",), ("weather (version 2)",), ("weather",), ("heartbeat",), ("my limit (version 2)",)]
-    rows = [("p", "b", seq, *kind) for seq, kind in enumerate(kinds)]
-    lines = spark.createDataFrame(rows, "proxy_id string, boot_id string, seq long, kind string")
+    rows = [("p", "b", seq, *kind, 0, 0.0) for seq, kind in enumerate(kinds)]
+    columns = "proxy_id string, boot_id string, seq long, kind string, mono_us long, duration_ms double"
+    lines = spark.createDataFrame(rows, columns)
     (run,) = last_lines(lines).collect()
     assert run.newer == 1

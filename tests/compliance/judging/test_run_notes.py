@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from compliance.judging.lines import RunNotes
+from compliance.judging.lines import Changed, RunNotes
 
 
 @pytest.mark.parametrize(
@@ -14,4 +14,4 @@ from compliance.judging.lines import RunNotes
 )
 def test_a_line_has_the_changes_up_to_its_end(begin_us: int, end_us: int, *, is_in_it: bool) -> None:
     line: Any = SimpleNamespace(at_us=(begin_us, end_us))
-    assert RunNotes(changed_us=[100]).has_change(line) is is_in_it
+    assert RunNotes(changed=[Changed(7, 100)]).has_change(line) is is_in_it

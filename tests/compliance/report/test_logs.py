@@ -1,5 +1,3 @@
-from datetime import timedelta
-
 import pytest
 
 from compliance.report.collect import opened
@@ -32,7 +30,7 @@ def test_each_kind_is_kept_with_its_own_columns_and_its_place(spark):
 def test_lines_have_their_place_on_an_axis_without_steps(spark):
     log = PlantedLog()
     log.tick(1)
-    log.begin -= timedelta(seconds=30)
+    log.ahead_s -= 30
     log.tick(1)
     with opened(tables_of(spark, log)) as logs:
         for frame_ in (logs.limits, logs.intervals):

@@ -17,7 +17,7 @@ from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.log_lines import LineSpan
 from tests.access_log_files import closed_files, content_of
 
-SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
+SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000, 9_000_000_000)
 PATIENCE_S = 60.0
 
 

@@ -13,7 +13,7 @@ from proxy.observe.log_lines import LineSpan, Writer
 from tests.proxy.conversation import RecordingFiles, World, publisher
 from tests.proxy.wire import TOPIC, send, sends
 
-SPAN = LineSpan(1_700_000_000_000_000_123, 1_700_000_001_000_000_999, 1_000_000_500)
+SPAN = LineSpan(1_700_000_000_000_000_123, 1_700_000_001_000_000_999, 1_000_000_500, 9_000_000_999)
 
 
 def test_times_are_utc_and_spans_are_the_monotonic_clocks() -> None:
@@ -43,7 +43,7 @@ def test_a_change_is_written_at_once() -> None:
     files = RecordingFiles()
     log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
     said = {"who": "ann", "address": "a", "what": "block", "setting": "", "name": "role 'r'"}
-    log.change(LineSpan(5_000_000_000, 5_000_000_000, 0), **said, before=None, after="x" * 2000)
+    log.change(LineSpan.between((5_000_000_000, 7_000), (5_000_000_000, 7_000)), **said, before=None, after="x" * 2000)
     (line,) = [msgspec.json.decode(line, type=AnyLine) for line in files.data.splitlines()]
     assert isinstance(line, ChangeLine)
     assert (line.who, line.before, line.after) == ("ann", None, "x" * (MOST_CHANGE_TEXT - 1) + "…")

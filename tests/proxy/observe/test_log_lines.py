@@ -8,7 +8,7 @@ from proxy.observe.log_lines import MOST_SHARES, LineSpan, LogLines, ShareChange
 from proxy.observe.log_writer import LineRun
 from tests.proxy.conversation import RecordingFiles
 
-SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
+SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000, 9_000_000_000)
 
 
 def beat(lines):
@@ -20,8 +20,8 @@ def test_a_loss_is_declared_behind_the_lines_before_it_with_its_times_and_its_ca
     lines = LogLines(Writer("p", "boot"), cast("LogFiles", files))
     beat(lines)
     files.losses.lose("disk", LineRun(3, 7, 9, SPAN.start_wall, SPAN.end_wall), "No space left")
-    lines.declare(SPAN.end_wall)
-    lines.declare(SPAN.end_wall)
+    lines.declare((SPAN.end_wall, SPAN.end_mono))
+    lines.declare((SPAN.end_wall, SPAN.end_mono))
     _, loss = [msgspec.json.decode(line, type=AnyLine) for line in files.data.splitlines()]
     assert isinstance(loss, LossLine)
     assert (loss.seq, loss.of_boot, loss.cause, loss.detail) == (1, "boot", "disk", "No space left")
@@ -35,7 +35,7 @@ def test_nothing_is_declared_while_it_would_be_lost_again_but_at_the_end_it_is_t
     files.is_writing = False
     lines = LogLines(Writer("p", "boot"), cast("LogFiles", files))
     files.losses.lose("disk", LineRun(1, 0, 0, 1, 1))
-    lines.declare(SPAN.end_wall)
+    lines.declare((SPAN.end_wall, SPAN.end_mono))
     assert files.data == b""
     assert lines.close(1)
     assert b'"kind":"loss"' in files.data

@@ -32,7 +32,7 @@ from tests.access_log_files import content_of
 from tests.examples import examples
 from tests.proxy.observe.log_disk import PROXY, FussyFile
 
-SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
+SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000, 9_000_000_000)
 ROTATION = Rotation(size=600, age_s=3600)
 COMPRESSIONS: tuple[Compression, ...] = ("zstd", "none")
 QUEUE = 1000
@@ -88,7 +88,7 @@ class Run:
         self.was_killed = False
 
     def beat(self, *, last: bool = False) -> None:
-        self.lines.declare(SPAN.end_wall)
+        self.lines.declare((SPAN.end_wall, SPAN.end_mono))
         self.lines.add(HeartbeatLine, SPAN, dropped_lines=self.lines.lost, last=last)
         self.lines.flush()
 

@@ -9,7 +9,7 @@ from proxy.observe.log_writer import alive_name
 from tests.access_log_files import closed_files, content_of
 from tests.proxy.observe.log_disk import BOOT
 
-SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000)
+SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000, 9_000_000_000)
 
 
 def lines(folder):

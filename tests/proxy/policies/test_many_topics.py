@@ -125,8 +125,8 @@ class Watched:
     def read(self, file: FilePolicies) -> None:
         asyncio.run(self._watch(self.service.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)))
 
-    def _told(self, change: StoredChange, _who: Principal, at_ns: int) -> None:
-        self.told[-1].append((change.key.name, at_ns))
+    def _told(self, change: StoredChange, _who: Principal, at: tuple[int, int]) -> None:
+        self.told[-1].append((change.key.name, at[0]))
 
     async def _watch(self, changing: Awaitable[object]) -> None:
         change = asyncio.ensure_future(changing)

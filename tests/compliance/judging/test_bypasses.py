@@ -2,9 +2,9 @@
 
 import pytest
 
+from compliance.judging.bypasses import falsely_exempt, outsiders
 from compliance.judging.clocks import with_axis
-from compliance.judging.contradictions import outsiders
-from tests.compliance.planted import PlantedLog, frame
+from tests.compliance.planted import TOPIC, PlantedLog, frame
 
 pytestmark = pytest.mark.spark
 
@@ -67,3 +67,28 @@ def test_whoever_publishes_under_a_name_is_under_its_limit(spark):
     ]
     accused = sorted((f"no {level}", level, name) for level, name, _ in NAMES)
     assert found(spark, *untold, *told, *spared) == accused
+
+
+def exempt(name, topic=TOPIC, **more):
+    log = PlantedLog(proxy_id=name, topic=topic)
+    for _ in range(5):
+        log.interval(500, exempt=True, limit_level="", limit_messages=None, limit_levels="exempt", **more)
+        log.limit(10, level="namespace", name="acme/orders", throttled_ms=0.0)
+        log.second += 1
+    return log
+
+
+def test_only_pulsars_own_topics_are_exempt_whatever_lines_say(spark):
+    own = [
+        exempt("events", "persistent://acme/orders/__change_events-partition-0"),
+        exempt("acknowledgements", "persistent://acme/orders/new-s__transaction_pending_ack"),
+        exempt("nothing passed", passed_messages=0),
+    ]
+    false = [
+        exempt("ordinary"),
+        exempt("like one", "persistent://acme/orders/__change_events_too"),
+        exempt("not persistent", "non-persistent://acme/orders/__change_events"),
+    ]
+    found = falsely_exempt(frame(spark, own + false, "interval"), frame(spark, own + false, "limit")).collect()
+    assert {(row.proxy_id, row.level) for row in found} == {(log.proxy_id, "namespace") for log in false}
+    assert found[0].times == 5
