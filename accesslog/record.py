@@ -478,6 +478,8 @@ class HeartbeatLine(LineHead, kw_only=True, tag="heartbeat"):
     are written late (`access_log.steady_interval`): then it is the begin of the earliest of them."""
     proxy_version: str = ""
     """Version of Sluice."""
+    fleet: str = ""
+    """The name of the fleet that the proxy is a member of; empty for none."""
 
 
 class StandstillLine(LineHead, kw_only=True, tag="standstill"):

@@ -30,7 +30,7 @@ _MICROSECOND = timedelta(microseconds=1)
 REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 """The exceptions of decoding any line (`ValueError`: bytes that are no text)."""
 
-NAMES = frozenset({"v", "seq", "first_seq", "last_seq", "connection_id", "stream_id", "epoch"})
+NAMES = frozenset({"v", "seq", "mono_us", "first_seq", "last_seq", "connection_id", "stream_id", "epoch"})
 """Numbers that are no amounts, and are never added up."""
 LIMITS = frozenset(
     f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")

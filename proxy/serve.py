@@ -628,7 +628,7 @@ def _written_limits(policies: Policies) -> WrittenLimits:
 def _open_access_log(config: Config, on_trouble: Callable[[LogTrouble, str | None], None]) -> AccessLog:
     section = config.access_log
     try:
-        return open_access_log(section, config.proxy_id, on_trouble)
+        return open_access_log(section, config.proxy_id, on_trouble, config.fleet.name if config.fleet else "")
     except AddressKeyError as error:
         raise StartError(f"access_log.address_key: {error}") from None
     except OSError as error:

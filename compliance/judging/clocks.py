@@ -23,10 +23,12 @@ class RunClock(NamedTuple):
 
     Args:
         ahead_us: The lead of the wall clock over the monotonic one at the run's first moment.
+        first_us: The end of its first line, on the axis.
         last_us: The end of its last line, on the axis.
     """
 
     ahead_us: int
+    first_us: int
     last_us: int
 
 
@@ -46,8 +48,11 @@ def moments_of(lines: DataFrame) -> DataFrame:
 
 def clocks_of(moments: DataFrame) -> Clocks:
     """Return the axis of each run."""
-    of_run = moments.groupBy(*BOOT).agg(F.min_by("ahead_us", "mono_us").alias("ahead"), F.max("mono_us").alias("last"))
-    return {(row.proxy_id, row.boot_id): RunClock(row.ahead, row.ahead + row.last) for row in of_run.collect()}
+    of_run = moments.groupBy(*BOOT).agg(F.min_by("ahead_us", "mono_us"), F.min("mono_us"), F.max("mono_us"))
+    return {
+        (proxy_id, boot_id): RunClock(ahead, ahead + first, ahead + last)
+        for proxy_id, boot_id, ahead, first, last in of_run.collect()
+    }
 
 
 def step_facts(moments: DataFrame) -> DataFrame:

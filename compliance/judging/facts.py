@@ -401,6 +401,8 @@ class CutOffMember(Struct, frozen=True, kw_only=True):
     """The largest share of the limit that it had then, 0 to 1: all members may pass more than the whole by that."""
     passed: int
     """Amount that the member passed then; the sum is without it."""
+    beyond: float = 0.0
+    """By how much its share was above an equal part of the limit, the most that it may keep."""
 
 
 class OutsideProxy(Struct, frozen=True, kw_only=True):
@@ -466,13 +468,13 @@ class FleetSumFacts(Struct, frozen=True, kw_only=True):
 
 
 class FleetGapFacts(Struct, frozen=True, kw_only=True):
-    """Members of a fleet have no log: a member heard of more members than there are proxies."""
+    """Members of a fleet have no log: a member heard of more members than have lines."""
 
     fleet: str
     at: datetime
     members: int
     logs: int
-    """Runs with lines around that time, of any fleet or of none."""
+    """Runs of that fleet with lines around that time."""
 
 
 class ShareChangeFacts(Struct, frozen=True, kw_only=True):

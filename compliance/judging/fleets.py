@@ -19,8 +19,7 @@ left open whether they do.
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
 from itertools import count, groupby
 from typing import Any, NamedTuple
 
@@ -29,7 +28,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts, LinePlace, OutsideProxy, RunFacts
+from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts, LinePlace, OutsideProxy
 from compliance.judging.judge import moment
 from compliance.judging.lines import CLOCKS_APART_S, excess_tolerance
 from compliance.schema import BOOT, OBSERVED, has_share, rfc3339
@@ -39,8 +38,11 @@ BACK_US = 2_000_000
 """Microseconds after a member's first grants in which it may still use the share that it had while cut off."""
 _GONE_US = 60_000_000
 """A member without a line for this long owes nothing any more, and shares no limit."""
-_ALIVE = timedelta(seconds=35)
+_ALIVE_US = 35_000_000
 """A heartbeat and a lease: the time before its first line and after its last one in which a run may be a member."""
+_FOREVER_US = 2**60
+_NOT_HEARD = 0.05
+"""The part of a limit that a member may keep which is cut off and has not heard how many members there are."""
 _EXACT_MS = 5
 """Measurements of a clock that are so exact are as good as better ones."""
 _ALL_OF_IT = 0.95
@@ -53,7 +55,7 @@ RunId = tuple[str, str]
 
 
 class FleetLine(NamedTuple):
-    """The counts of one unit in one line of a member; times are microseconds on its run's axis."""
+    """The counts of one unit in one line of a member; times are microseconds by the members' common clock."""
 
     run: RunId
     start_us: int
@@ -272,18 +274,26 @@ class MemberClock(NamedTuple):
     within_us: int
 
 
+class CutOff(NamedTuple):
+    """A time in which a run was cut off, by the common clock, and the members that it had heard of; 0: none."""
+
+    start_us: int
+    end_us: int
+    members: int = 0
+
+
 @dataclass(frozen=True)
 class FleetNotes:
     """Notes about the members, from their lines of shares.
 
     Args:
         fleets: The fleet of each run.
-        away_us: Of each run begin and end of the times in which it was cut off, on its axis.
+        away_us: Of each run the times in which it was cut off.
         clocks: The clocks of the runs that measured their coordinator's.
     """
 
     fleets: Mapping[RunId, str] = field(default_factory=dict)
-    away_us: Mapping[RunId, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    away_us: Mapping[RunId, Sequence[CutOff]] = field(default_factory=dict)
     clocks: Mapping[RunId, MemberClock] = field(default_factory=dict)
 
     def behind_us(self, run: RunId) -> int:
@@ -295,10 +305,10 @@ class FleetNotes:
         names = set(self.fleets.values())
         return self.fleets.get(run, next(iter(names)) if len(names) == 1 else "")
 
-    def is_away(self, run: RunId, start_us: int, end_us: int, settling_us: int = 0) -> bool:
-        """Return whether the run was cut off in any part of a time, or at most `settling_us` before it."""
+    def cut_off(self, run: RunId, start_us: int, end_us: int, settling_us: int = 0) -> CutOff | None:
+        """Return the time in which the run was cut off in any part of a span, or at most `settling_us` before it."""
         spells = self.away_us.get(run, ())
-        return any(start < end_us and start_us < end + settling_us for start, end in spells)
+        return next((one for one in spells if one.start_us < end_us and start_us < one.end_us + settling_us), None)
 
 
 def member_clocks(rows: Sequence[Any]) -> dict[RunId, MemberClock]:
@@ -333,33 +343,62 @@ def member_clocks(rows: Sequence[Any]) -> dict[RunId, MemberClock]:
 
 
 def fleet_notes(
-    rows: Iterable[Any], runs: Sequence[RunFacts], clocks: Mapping[RunId, MemberClock] | None = None
+    rows: Iterable[Any],
+    lives: Mapping[RunId, tuple[int, int]],
+    clocks: Mapping[RunId, MemberClock] | None = None,
+    fleets: Mapping[RunId, str] | None = None,
 ) -> tuple[FleetNotes, list[FleetGapFacts]]:
     """Find the fleet of each run, the times in which it was cut off, and the most members without a log.
 
     Args:
         rows: As `share_turns`, in their order.
-        runs: Of all proxies.
+        lives: The begin and the end of each run, microseconds on its axis.
         clocks: As `member_clocks`.
+        fleets: The fleets that heartbeats name, by run.
     """
-    fleets: dict[RunId, str] = {}
-    away: defaultdict[RunId, list[tuple[int, int]]] = defaultdict(list)
-    gaps: dict[str, FleetGapFacts] = {}
-    forever_us = 2**60
+    notes = FleetNotes({**(fleets or {})}, {}, clocks or {})
+    own, away, turns = dict(notes.fleets), defaultdict[RunId, list[CutOff]](list), defaultdict[RunId, list[Any]](list)
     for row in rows:
         run = row.proxy_id, row.boot_id
-        fleets[run] = row.fleet
-        spells = away[run]
-        if row.is_away and not (spells and spells[-1][1] == forever_us):
-            spells.append((row.at_us, forever_us))
-        elif not row.is_away and spells and spells[-1][1] == forever_us:
-            spells[-1] = spells[-1][0], row.at_us
-        at = moment(row.wall_us)
-        alive = sum(other.first - _ALIVE <= at <= other.last + _ALIVE for other in runs)
-        gap = gaps.get(row.fleet)
-        if row.members > alive and (gap is None or row.members - alive > gap.members - gap.logs):
-            gaps[row.fleet] = FleetGapFacts(fleet=row.fleet, at=at, members=row.members, logs=alive)
-    return FleetNotes(fleets, dict(away), clocks or {}), list(gaps.values())
+        own[run] = row.fleet
+        turns[run].append(row)
+        at_us, spells = row.at_us + notes.behind_us(run), away[run]
+        if row.is_away and not (spells and spells[-1].end_us == _FOREVER_US):
+            spells.append(CutOff(at_us, _FOREVER_US, row.members))
+        elif not row.is_away and spells and spells[-1].end_us == _FOREVER_US:
+            spells[-1] = spells[-1]._replace(end_us=at_us)
+    known = replace(notes, fleets=own, away_us=dict(away))
+    return known, _without_log(turns, lives, known)
+
+
+def _without_log(
+    turns: Mapping[RunId, Sequence[Any]], lives: Mapping[RunId, tuple[int, int]], notes: FleetNotes
+) -> list[FleetGapFacts]:
+    """Find, for each fleet, the moment at which a member heard of most members without a log.
+
+    A run may have been a member for `_ALIVE_US` before its first line and after its last one.
+    """
+    alive: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for run, (first_us, last_us) in lives.items():
+        if fleet := notes.fleets.get(run):
+            behind_us = notes.behind_us(run)
+            alive[fleet].append((first_us + behind_us - _ALIVE_US, last_us + behind_us + _ALIVE_US))
+    gaps: dict[str, FleetGapFacts] = {}
+    for run, rows in turns.items():
+        behind_us = notes.behind_us(run)
+        last_us = lives[run][1] if run in lives else rows[-1].at_us
+        for row, until_us in zip(rows, [*(row.at_us for row in rows[1:]), last_us], strict=True):
+            if row.is_away:
+                continue
+            begin_us, end_us = row.at_us + behind_us, until_us + behind_us
+            spans = alive[row.fleet]
+            # A member more than there are logs is missed first when a run has been over for long enough.
+            for at_us in (begin_us, *(over_us + 1 for _, over_us in spans if begin_us <= over_us < end_us)):
+                logs = sum(first <= at_us <= last for first, last in spans)
+                gap = gaps.get(row.fleet)
+                if row.members > logs and (gap is None or row.members - logs > gap.members - gap.logs):
+                    gaps[row.fleet] = FleetGapFacts(fleet=row.fleet, at=moment(at_us), members=row.members, logs=logs)
+    return list(gaps.values())
 
 
 def share_turns(shares: DataFrame) -> DataFrame:
@@ -374,8 +413,7 @@ def share_turns(shares: DataFrame) -> DataFrame:
     before = {f"{name}_before": F.lag(name).over(in_order) for name in names}
     is_new = [~F.col(name).eqNullSafe(F.col(f"{name}_before")) for name in names]
     turns = lines.withColumns(before).where(is_new[0] | is_new[1] | is_new[2])
-    at = F.col("start_us").alias("at_us"), F.unix_micros("start").alias("wall_us")
-    return turns.select(*BOOT, "seq", "fleet", "is_away", "members", *at)
+    return turns.select(*BOOT, "seq", "fleet", "is_away", "members", F.col("start_us").alias("at_us"))
 
 
 def share_clocks(shares: DataFrame) -> DataFrame:
@@ -444,13 +482,14 @@ def _of_fleets(lines: DataFrame, notes: FleetNotes, is_of_fleet: Column) -> Data
     columns = {**dict.fromkeys(BOOT, "string"), "of_fleet": "string", "behind_us": "long"}
     members = local_frame(lines.sparkSession, rows, columns)
     behind_us = F.coalesce("behind_us", F.lit(0))
+    common = {name: F.col(name) + behind_us for name in ("start_us", "end_us")}
     times = {
-        name: F.when(is_of_fleet, F.timestamp_micros(F.col(f"{name}_us") + behind_us)).otherwise(F.col(name))
+        name: F.when(is_of_fleet, F.timestamp_micros(common[f"{name}_us"])).otherwise(F.col(name))
         for name in ("start", "end")
     }
     fleet = F.when(is_of_fleet, F.coalesce("of_fleet", F.lit(alone)))
     joined = lines.join(F.broadcast(members), on=list(BOOT), how="left")
-    return joined.withColumns({"fleet": fleet, **times}).drop("of_fleet", "behind_us")
+    return joined.withColumns({"fleet": fleet, **times, **common}).drop("of_fleet", "behind_us")
 
 
 def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:
@@ -462,7 +501,7 @@ def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:
     """
     shared = limits.where(has_share()).select(*_LIMIT).distinct()
     lines = limits.where(F.col("mode") != OBSERVED).join(F.broadcast(shared), on=list(_LIMIT), how="left_semi")
-    picked = lines.select(*_LIMIT, *BOOT, *_columns())
+    picked = in_fleets(lines, notes).select(*_LIMIT, *BOOT, *_columns())
     in_order = picked.repartition(*_LIMIT).sortWithinPartitions(*_LIMIT, "start_us", "proxy_id", "seq")
     schema = ", ".join(f"{name} string" for name in (*_LIMIT, "unit"))
     return in_order.mapInArrow(_worker(notes), f"{schema}, score double, facts binary")
@@ -499,9 +538,14 @@ def _worker(notes: FleetNotes) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 
 def sums_of(rows: Iterable[Mapping[str, Any]], notes: FleetNotes) -> list[FleetSumFacts]:
-    """Judge one limit by the lines of all its limiters, in the order of their begins: each fleet and unit."""
+    """Judge one limit by the lines of all its limiters, in the order of their begins: each fleet and unit.
+
+    Args:
+        rows: The lines; `start_us` and `end_us` are by the common clock.
+        notes: As `fleet_notes`.
+    """
     sums: dict[tuple[str, str], _Sum] = {}
-    for row in _by_one_clock(rows, notes):
+    for row in rows:
         for unit in _UNITS:
             if row[f"share_{unit}"] is not None:
                 key = notes.fleet((row["proxy_id"], row["boot_id"])), unit
@@ -512,19 +556,6 @@ def sums_of(rows: Iterable[Mapping[str, Any]], notes: FleetNotes) -> list[FleetS
                 for fleet in {fleet for fleet, unit_ in sums if unit_ == unit}:
                     sums[fleet, unit].add_outside(row)
     return [found for one in sums.values() if (found := one.found()) is not None]
-
-
-def _by_one_clock(rows: Iterable[Mapping[str, Any]], notes: FleetNotes) -> Iterator[Mapping[str, Any]]:
-    """Yield lines in the order of `common_us`, their begins by the common clock."""
-    earliest_us = min([0, *(clock.behind_us for clock in notes.clocks.values())])
-    waiting: list[tuple[int, int, Mapping[str, Any]]] = []
-    for number, row in enumerate(rows):
-        common_us = row["start_us"] + notes.behind_us((row["proxy_id"], row["boot_id"]))
-        heapq.heappush(waiting, (common_us, number, {**row, "common_us": common_us}))
-        while waiting and waiting[0][0] <= row["start_us"] + earliest_us:
-            yield heapq.heappop(waiting)[2]
-    while waiting:
-        yield heapq.heappop(waiting)[2]
 
 
 class _Sum:
@@ -546,18 +577,18 @@ class _Sum:
         self._members[run] = None
         if run in notes.clocks:
             self._clocks[run] = notes.clocks[run]
-        common_us, passed = row["common_us"], row[f"passed_{unit}"]
-        end_us = common_us + max(times) - times[0]
-        self._until_us = max(self._until_us, end_us)
-        if notes.is_away(run, *times):
-            self._add_cut_off(row)
-        if notes.is_away(run, *times, BACK_US):
+        passed = row[f"passed_{unit}"]
+        self._until_us = max(self._until_us, times[1])
+        spell = notes.cut_off(run, *times)
+        if spell is not None:
+            self._add_cut_off(row, spell)
+        if notes.cut_off(run, *times, BACK_US) is not None:
             return
         self._sweep.add(
             FleetLine(
                 run=run,
-                start_us=common_us,
-                end_us=end_us,
+                start_us=times[0],
+                end_us=times[1],
                 passed=passed,
                 # No entry is larger than all that passed.
                 largest=min(row[f"largest_entry_{unit}"], passed),
@@ -568,20 +599,34 @@ class _Sum:
             )
         )
 
-    def _add_cut_off(self, row: Mapping[str, Any]) -> None:
-        proxy_id = row["proxy_id"]
+    def _add_cut_off(self, row: Mapping[str, Any], spell: CutOff) -> None:
+        proxy_id, own = row["proxy_id"], row[f"share_{self.unit}"]
+        kept = 1 / spell.members if spell.members else _NOT_HEARD
+        # A line that begins before the member is cut off has the share of that time.
+        beyond = 0.0 if row["start_us"] < spell.start_us else max(0.0, own - kept)
         earlier = self._cut_off.get(proxy_id)
         if earlier is None and len(self._cut_off) >= _MOST_NAMED:
             return
-        seconds, share, passed = row["duration_ms"] / 1e3, row[f"share_{self.unit}"], row[f"passed_{self.unit}"]
+        now = CutOffMember(
+            proxy_id=proxy_id,
+            seconds=row["duration_ms"] / 1e3,
+            share=own,
+            passed=row[f"passed_{self.unit}"],
+            beyond=beyond,
+        )
         if earlier is not None:
-            seconds, share, passed = seconds + earlier.seconds, max(share, earlier.share), passed + earlier.passed
-        self._cut_off[proxy_id] = CutOffMember(proxy_id=proxy_id, seconds=seconds, share=share, passed=passed)
+            now = CutOffMember(
+                proxy_id=proxy_id,
+                seconds=now.seconds + earlier.seconds,
+                share=max(now.share, earlier.share),
+                passed=now.passed + earlier.passed,
+                beyond=max(now.beyond, earlier.beyond),
+            )
+        self._cut_off[proxy_id] = now
 
     def add_outside(self, row: Mapping[str, Any]) -> None:
         """Add a line of a proxy that has the limit to itself, if members shared it shortly before."""
-        proxy_id, first_us = row["proxy_id"], row["common_us"]
-        last_us = first_us + max(0, row["end_us"] - row["start_us"])
+        proxy_id, first_us, last_us = row["proxy_id"], row["start_us"], row["end_us"]
         earlier = self._outside.get(proxy_id)
         if first_us - self._until_us > _GONE_US or (earlier is None and len(self._outside) >= _MOST_NAMED):
             return
@@ -609,7 +654,7 @@ class _Sum:
             limit=last.rate,
             burst=last.burst,
             members=sorted(self._members),
-            first=moment(self._row["common_us"]),
+            first=moment(self._row["start_us"]),
             last=moment(self._until_us),
             start=moment(worst.begun.at_us),
             end=moment(worst.line.end_us),

@@ -177,6 +177,8 @@ def judge_limiters(facts: Facts) -> list[LimiterVerdict]:
     return sorted(verdicts, key=_order)
 
 
+_SAME_SHARE = 1e-5
+"""Shares are exact to a millionth of the limit."""
 SumVerdict = Literal["held", "violated", "unknown"]
 _AS_VERDICT: dict[SumVerdict, Verdict] = {"held": "compliant", "violated": "violated", "unknown": "unknown"}
 
@@ -215,6 +217,12 @@ def judge_fleets(facts: Facts) -> list[FleetVerdict]:
             elif sum_.corrected_s > CLOCKS_APART_S:
                 apart = f"{apart}, beyond the {sum_.corrected_s:.3g} s that are known and corrected"
             reasons = [apart, *reasons]
+        took = [member for member in sum_.cut_off if member.beyond > _SAME_SHARE]
+        if took:
+            verdict = "violated"
+            worst = max(took, key=lambda member: member.beyond)
+            more = f"took {worst.share:.3g} of the limit, {worst.beyond:.3g} more than an equal part"
+            reasons = [f"{worst.proxy_id} was cut off and {more}", *reasons]
         killed = sum(run in runs and runs[run].is_cut_off for run in sum_.members)
         fields = msgspec.structs.asdict(sum_)
         verdicts.append(FleetVerdict(**fields, verdict=verdict, why="; ".join(reasons), killed=killed))

@@ -152,7 +152,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     notes = None
     if any(limiter.is_shared for limiter in tables["limiters"]):
         on_step("judging what fleets passed together")
-        notes, gaps = notes_of_fleets(logs, tables["runs"])
+        notes, gaps = notes_of_fleets(logs)
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("adding up topics and days")
     tables |= found.totals(logs.intervals)
@@ -406,12 +406,15 @@ class ReportTables:
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
 
 
-def notes_of_fleets(logs: Logs, runs: list[facts.RunFacts]) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
+def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
     """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`; none that shared is left out."""
     shares = logs.of("share")
     turns = share_turns(shares).orderBy(*BOOT, "seq").limit(MOST_NOTES).collect()
     clocks = member_clocks(share_clocks(shares).orderBy(*BOOT, "epoch").limit(MOST_NOTES).collect())
-    notes, gaps = fleet_notes(turns, runs, clocks)
+    beats = logs.of("heartbeat").where("fleet is not null and fleet != ''").select(*BOOT, "fleet").distinct()
+    fleets = {(row.proxy_id, row.boot_id): row.fleet for row in beats.limit(MOST_NOTES).collect()}
+    lives = {run: (clock.first_us, clock.last_us) for run, clock in logs.clocks.items()}
+    notes, gaps = fleet_notes(turns, lives, clocks, fleets)
     sharing = sharing_runs(logs.limits).orderBy(*BOOT).limit(MOST_NOTES).collect()
     members = {*notes.fleets, *((row.proxy_id, row.boot_id) for row in sharing)}
     return replace(notes, fleets={run: notes.fleet(run) for run in members}), gaps

@@ -58,7 +58,7 @@ class AccessLog:
         self.boot_id = writer.boot_id
         self.files = files
         self._shown = writer.shown
-        self._version = writer.version
+        self._of_beats = {"proxy_version": writer.version, "fleet": writer.fleet}
         self._lines = LogLines(writer, files)
         self._periodic = PeriodicLines(self._lines, writer.shown)
         self._shares = ShareLines(self._lines, writer.shown)
@@ -194,7 +194,7 @@ class AccessLog:
         """
         self._lines.declare((span.end_wall, span.end_mono))
         self._shares.turn()
-        beat = {"dropped_lines": self.dropped_lines, "last": last, "proxy_version": self._version}
+        beat = {"dropped_lines": self.dropped_lines, "last": last} | self._of_beats
         self._lines.add(HeartbeatLine, span, **beat, complete_until=None if until is None else utc(until))
         forgotten = self._periodic.turn()
         self.flush()
@@ -234,7 +234,10 @@ def _cut(text: str | None) -> str | None:
 
 
 def open_access_log(
-    section: Section, proxy_id: str, on_trouble: Callable[[LogTrouble, str | None], None] = lambda *_: None
+    section: Section,
+    proxy_id: str,
+    on_trouble: Callable[[LogTrouble, str | None], None] = lambda *_: None,
+    fleet: str = "",
 ) -> AccessLog:
     """Open the access log of a new run.
 
@@ -242,13 +245,14 @@ def open_access_log(
         section: The section `access_log`.
         proxy_id: The name of the proxy.
         on_trouble: Called in either thread when a trouble begins, with the error, and with None when it is over.
+        fleet: The fleet that the proxy is a member of; empty for none.
 
     Raises:
         OSError: If the folder cannot be made, read or written.
         AddressKeyError: If the key for addresses cannot be used.
     """
     shown = as_they_are if section.address_key is None else hashed(read_key(section.address_key))
-    writer = Writer(proxy_id, new_boot_id(), importlib.metadata.version("pulsar-sluice"), shown)
+    writer = Writer(proxy_id, new_boot_id(), importlib.metadata.version("pulsar-sluice"), shown, fleet)
     if section.dir is None:
         return AccessLog(writer, None)
     section.dir.mkdir(parents=True, exist_ok=True)

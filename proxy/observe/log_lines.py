@@ -233,12 +233,14 @@ class Writer:
         boot_id: The id of its run.
         version: The version of Sluice.
         shown: Maps a client's address to its form in the log.
+        fleet: The fleet that it is a member of; empty for none.
     """
 
     proxy_id: str
     boot_id: str
     version: str = ""
     shown: ShowAddress = as_they_are
+    fleet: str = ""
 
 
 def utc(wall_ns: int) -> datetime:

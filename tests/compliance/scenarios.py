@@ -102,6 +102,7 @@ class AuditLine(msgspec.Struct, tag_field="kind", tag="audit", kw_only=True):
     seq: int
     start: datetime
     end: datetime
+    mono_us: int
     duration_ms: float
     verdict: str = "new"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compliance.figures.facts import LossFacts
 from compliance.judging.facts import ClockStepFacts, FleetGapFacts, LinePlace
-from compliance.judging.fleets import FleetNotes, MemberClock, fleet_notes, member_clocks, sums_of
+from compliance.judging.fleets import CutOff, FleetNotes, MemberClock, fleet_notes, member_clocks, sums_of
 from compliance.judging.verdict import judge_fleets, judge_overall
 from tests.compliance.judging.facts_made import END, facts, run_fact
 from tests.compliance.judging.pure import micros
@@ -31,20 +31,23 @@ def member(name: str, passed: list[int], share: float, begin: int = 0, **more: A
     return log
 
 
-def rows(logs: list[PlantedLog], late_us: dict[str, int] | None = None) -> list[dict[str, Any]]:
-    """Lines as the worker has them; clocks of proxies may be ahead."""
+def rows(
+    logs: list[PlantedLog], notes: FleetNotes = IN_FRONT, late_us: dict[str, int] | None = None
+) -> list[dict[str, Any]]:
+    """Lines as the worker has them, by the common clock as far as it is known; clocks of proxies may be ahead."""
     ahead = late_us or {}
     made = []
     for line in chain.from_iterable(log.lines for log in logs):
         fields = {name: getattr(line, name) for name in line.__struct_fields__}
-        start_us = micros(line.start) + ahead.get(line.proxy_id, 0)
+        behind_us = notes.behind_us((line.proxy_id, line.boot_id))
+        start_us = micros(line.start) + ahead.get(line.proxy_id, 0) + behind_us
         place = {"file": "a.jsonl", "line": line.seq + 1}
         made.append(fields | place | {"start_us": start_us, "end_us": start_us + round(line.duration_ms * 1e3)})
     return sorted(made, key=lambda row: (row["start_us"], row["proxy_id"], row["seq"]))
 
 
 def one_sum(logs: list[PlantedLog], notes: FleetNotes = IN_FRONT, **more: Any) -> Any:
-    [found] = sums_of(rows(logs, **more), notes)
+    [found] = sums_of(rows(logs, notes, **more), notes)
     return found
 
 
@@ -154,7 +157,7 @@ def test_a_member_that_is_cut_off_is_named_with_what_it_kept_and_is_not_in_the_s
     """Of two members one keeps a twentieth of an equal part, and the other has all."""
     logs = [member("a", [50] * 3, 0.5), member("b", [50] * 3, 0.5)]
     logs += [member("a", [100] * 4, 1.0, begin=5), member("b", [3, 2, 3, 2], 0.025, begin=5)]
-    away = {("b", "boot-1"): [(micros(BEGIN) + 5_000_000, 2**62)]}
+    away = {("b", "boot-1"): [CutOff(micros(BEGIN) + 5_000_000, 2**62, 2)]}
     found = one_sum(logs, FleetNotes({}, away))
     [cut_off] = found.cut_off
     assert (cut_off.proxy_id, cut_off.seconds, cut_off.share, cut_off.passed) == ("b", 4, 0.025, 10)
@@ -189,7 +192,7 @@ def test_a_hundred_members_and_outsiders_are_named():
         log.second = 1
     cut_off[0].shared(3, 0.01)
     alone[0].limit(30)
-    away = {(f"b{number:03}", "boot-1"): [(micros(BEGIN), 2**62)] for number in range(101)}
+    away = {(f"b{number:03}", "boot-1"): [CutOff(micros(BEGIN), 2**62, 102)] for number in range(101)}
     found = one_sum([member("a", [50] * 2, 0.5), *cut_off, *alone], FleetNotes({}, away))
     assert [(one.proxy_id, one.passed) for one in found.cut_off[:2]] == [("b000", 4), ("b001", 1)]
     assert [(one.proxy_id, one.passed) for one in found.outside[:2]] == [("c000", 40), ("c001", 10)]
@@ -241,33 +244,75 @@ class Turn:
 
     def __init__(self, at_s: float, proxy_id: str = "a", members: int = 2, *, is_away: bool = False) -> None:
         self.proxy_id, self.boot_id, self.fleet = proxy_id, "b", "front"
-        self.wall_us = self.at_us = micros(BEGIN) + round(at_s * 1e6)
+        self.at_us = micros(BEGIN) + round(at_s * 1e6)
         self.members, self.is_away = members, is_away
 
 
-def test_lines_of_shares_tell_the_fleet_who_was_cut_off_and_of_whom_there_is_no_log():
-    runs = [run_fact(proxy_id=name) for name in "ab"]
+SECOND = 1_000_000
+TEN_SECONDS = micros(BEGIN), micros(BEGIN) + 10 * SECOND
+
+
+def test_lines_of_shares_tell_the_fleet_and_who_was_cut_off():
     turns = [Turn(0), Turn(3, is_away=True), Turn(4, is_away=True, members=5), Turn(6), Turn(9, is_away=True)]
-    notes, gaps = fleet_notes(turns, runs)
+    notes, gaps = fleet_notes(turns, {("a", "b"): TEN_SECONDS, ("c", "b"): TEN_SECONDS}, fleets={("c", "b"): "front"})
     assert notes.fleet(("a", "b")) == notes.fleet(("x", "y")) == "front"
-    spells = [(after - micros(BEGIN)) // 1_000_000 for spell in notes.away_us["a", "b"] for after in spell]
+    spells = [(after - micros(BEGIN)) // SECOND for spell in notes.away_us["a", "b"] for after in spell[:2]]
     assert spells[:3] == [3, 6, 9]
     assert spells[3] > 10**9
-    moments = [(micros(BEGIN) + second * 1_000_000, micros(BEGIN) + (second + 1) * 1_000_000) for second in range(12)]
-    assert [n for n, at in enumerate(moments) if notes.is_away(("a", "b"), *at)] == [3, 4, 5, 9, 10, 11]
+    moments = [(micros(BEGIN) + second * SECOND, micros(BEGIN) + (second + 1) * SECOND) for second in range(12)]
+    assert [n for n, at in enumerate(moments) if notes.cut_off(("a", "b"), *at)] == [3, 4, 5, 9, 10, 11]
     # One that is back may use what it had until its grants are in force.
-    assert [n for n, at in enumerate(moments) if notes.is_away(("a", "b"), *at, 2_000_000)] == [
-        3,
-        4,
-        5,
-        6,
-        7,
-        9,
-        10,
-        11,
-    ]
-    assert [(gap.members, gap.logs) for gap in gaps] == [(5, 2)]
-    assert fleet_notes([Turn(0)], runs)[1] == []
+    back = [n for n, at in enumerate(moments) if notes.cut_off(("a", "b"), *at, 2_000_000)]
+    assert back == [3, 4, 5, 6, 7, 9, 10, 11]
+    # A member that is cut off has only the number that it heard before.
+    assert gaps == []
+
+
+def missed(members, lives, beside=(), clocks=None):
+    """The members that a heard of, and the logs that there are, in the worst moment; of runs that name the fleet."""
+    of_runs = {
+        (name, boot): (micros(BEGIN) + first * SECOND, micros(BEGIN) + last * SECOND)
+        for name, boot, first, last in lives
+    }
+    fleets = {run: "front" for run in of_runs if run not in beside}
+    _, gaps = fleet_notes([Turn(1, members=members)], of_runs, clocks, fleets)
+    return [(gap.members, gap.logs) for gap in gaps]
+
+
+def test_a_member_without_a_log_is_missed():
+    both = [("a", "b", 0, 600), ("c", "b", 0, 600)]
+    assert missed(2, both) == []
+    assert missed(3, both) == [(3, 2)]
+    unrelated = ("d", "b", 0, 600)
+    assert missed(3, [*both, unrelated]) == []
+    assert missed(3, [*both, unrelated], beside=[("d", "b")]) == [(3, 2)]
+
+
+def test_a_restarted_member_is_one():
+    restarted = [("a", "b", 0, 600), ("c", "b1", 0, 300), ("c", "b2", 301, 600)]
+    assert missed(2, restarted) == []
+    assert missed(3, restarted) == [(3, 2)]
+    alone = [("a", "b", 0, 600), ("a", "b0", -300, -1)]
+    assert missed(2, alone) == [(2, 1)]
+
+
+@pytest.mark.parametrize("ahead_s", [-60, 60, 3600])
+def test_a_clock_that_is_known_to_be_ahead_makes_no_member_missing(ahead_s):
+    lives = [("a", "b", 0, 600), ("c", "b", ahead_s, 600 + ahead_s)]
+    clocks = {("a", "b"): MemberClock(0, 0), ("c", "b"): MemberClock(-ahead_s * SECOND, 1000)}
+    assert missed(2, lives, clocks=clocks) == []
+    assert missed(3, lives, clocks=clocks) == [(3, 2)]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.5, "held"), (0.025, "held"), (1.0, "violated"), (0.51, "violated")])
+def test_a_member_that_is_cut_off_keeps_an_equal_part_at_most(share, expected):
+    """Of two members, the one that is cut off for 30 s passes its share; the other has the whole meanwhile."""
+    logs = [member("a", [50] * 5, 0.5), member("b", [50] * 5, 0.5)]
+    logs += [member("a", [100] * 30, 1.0, begin=5), member("b", [round(100 * share)] * 30, share, begin=5)]
+    away = {("b", "boot-1"): [CutOff(micros(BEGIN) + 5 * SECOND, 2**62, 2)]}
+    one = verdict(one_sum(logs, FleetNotes({}, away)))
+    assert one.verdict == expected
+    assert ("b was cut off and took" in one.why) == (expected == "violated")
 
 
 @st.composite

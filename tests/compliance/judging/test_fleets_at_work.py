@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compliance.judging.fleets import FleetNotes, sums_of
+from compliance.judging.fleets import CutOff, FleetNotes, sums_of
 from tests.proxy.fleet.proxies import BURST, RATE, STEP_S, Proxy, World
 
 STEP_US = round(STEP_S * 1e6)
@@ -18,7 +18,7 @@ class LoggedWorld(World):
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[dict[str, Any]] = []
-        self.away: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+        self.away: defaultdict[tuple[str, str], list[CutOff]] = defaultdict(list)
         self._begun: dict[str, tuple[int, int, int, float]] = {}
         """By member: when its line begins, what had passed and how many changes there had been, and the share."""
         self._at_us = 0
@@ -36,9 +36,9 @@ class LoggedWorld(World):
                 for change in new:
                     spells = self.away[proxy.fleet.name, "boot"]
                     if change.cause == "isolated":
-                        spells.append((self._at_us, 2**60))
+                        spells.append(CutOff(self._at_us, 2**60, change.members))
                     elif spells:
-                        spells[-1] = spells[-1][0], min(spells[-1][1], self._at_us)
+                        spells[-1] = spells[-1]._replace(end_us=min(spells[-1].end_us, self._at_us))
 
     def _line(self, proxy: Proxy) -> None:
         begun_us, passed, _, share = self._begun[proxy.fleet.name]
@@ -115,6 +115,7 @@ def test_members_that_are_cut_off_are_named_with_the_part_that_each_may_keep(wor
     assert found.excess < 0
     assert [cut_off.proxy_id for cut_off in found.cut_off] == ["sluice-0", "sluice-1"]
     for cut_off in found.cut_off:
+        assert cut_off.beyond == 0
         assert cut_off.share == 0.025  # a twentieth of an equal part: `floor`, as nothing is heard
         assert cut_off.passed == pytest.approx(0.025 * RATE * cut_off.seconds, abs=3)
         assert 2.5 <= cut_off.seconds <= 4
