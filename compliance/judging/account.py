@@ -83,6 +83,9 @@ class LimiterAccount:
         self._starving: Starvation | None = None
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = False
+        self._unclaimed: Line | None = None
+        """The first line with amounts that no stream has passed, as long as no stream has a line."""
+        self._passed = [0]
         self._grant_s = LATE_S
         self._refused: tuple[Line, float] | None = None
         """The last line, if it refused something, and the seconds that it hides."""
@@ -97,7 +100,8 @@ class LimiterAccount:
         if not lines:
             self._without_lines(streams)
             return
-        self._has_streams = self._has_streams or bool(streams)
+        if streams and not self._has_streams:
+            self._has_streams, self._unclaimed = True, None
         self._look_at_values(lines, streams)
         passed = _sums(lines)
         has_account = self._has_streams and all(line.is_in_force for line in lines)
@@ -133,6 +137,9 @@ class LimiterAccount:
 
     def _go_on_from(self, line: Line) -> None:
         self._before = line
+        if not self._has_streams and line.is_in_force and any(line.passed) and not self._notes.is_in_tail(line):
+            self._unclaimed = self._unclaimed or line
+            self._passed[0] += line.passed[0]
         if not _is_waited_through(line):
             self._grant_s = LATE_S
 
@@ -166,6 +173,9 @@ class LimiterAccount:
             is_perhaps_only = owed.whole_deficit_s <= CLOCK_RESOLUTION_S < perhaps.whole_deficit_s
             if is_perhaps_only:
                 self._doubt_reserved(self._before)
+        if self._unclaimed is not None:
+            text = f"it passed {self._passed[0]:,} messages, and no stream under it has a line"
+            self._doubt("no streams", text, (self._unclaimed,))
         doubts = list(self._doubts.values())
         return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
 
@@ -423,8 +433,11 @@ class LimiterAccount:
             ((bucket, held),) = on
             kept = held.least + held.owed_rate * closed_s - taken[bucket] - 1
             return kept / held.rate
-        spans = ((taken[bucket] - held.least + 1) / held.owed_rate for bucket, held in on)
-        return closed_s - sum(min(line.duration_s, max(0.0, span)) for span in spans)
+        spans = [
+            min(line.duration_s, max(0.0, (taken[bucket] - held.least + 1) / held.owed_rate)) for bucket, held in on
+        ]
+        shared_s = _shared_s(line, taken, *(held for _, held in on)) if len(on) == 2 else 0.0
+        return closed_s - max(*spans, sum(spans) - shared_s)
 
     def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
         """Return the seconds that a stream waited while no bucket had room, less a late timer's time per wait.
@@ -473,6 +486,10 @@ class LimiterAccount:
             held.least, held.most = least, most
             return 0.0
         held.least = held.most = balance
+        if balance >= 0:
+            held.made_low = held.rate
+        elif taken:
+            held.made_low = min(held.made_low, held.rate)
         if before is not None:
             expected = before + held.rate * line.duration_s - line.overflow[bucket] - taken
             tolerance = _rounding(held.rate)
@@ -522,6 +539,17 @@ class LimiterAccount:
 def _rounding(rate: float) -> float:
     """Return the tokens by which a balance may differ from the sum of the line's other fields, at this rate."""
     return 0.01 + CONTIGUOUS_S * rate
+
+
+def _shared_s(line: Line, taken: Sequence[int], messages: BalanceBounds, size: BalanceBounds) -> float:
+    """Return the seconds for which the spans of the two buckets of messages and bytes overlap at the least.
+
+    An entry closes one bucket after the other only for as long as the larger of its two debts takes. Entries that carry
+    bytes have a message each.
+    """
+    if not taken[1] or not line.largest[1] or line.rates[0] is None or line.rates[1] is None:
+        return 0.0
+    return taken[1] * min(1 / size.rate, 1 / (line.largest[1] * messages.rate))
 
 
 def _seconds_of(line: Line, amount: Sequence[int]) -> float:

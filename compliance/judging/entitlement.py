@@ -28,6 +28,8 @@ class BalanceBounds:
 
     Attributes:
         logged: The balance in the line before, where nothing lies in between.
+        made_at: The highest rate at which a debt may have been made.
+        made_low: The lowest rate at which a debt may have been made; 0: not known.
         goes_on: The limit's value is that of the line before, and was the same in between.
     """
 
@@ -39,6 +41,7 @@ class BalanceBounds:
     logged: float | None = None
     gap_s: float = 0.0
     made_at: float = 0.0
+    made_low: float = 0.0
     goes_on: bool = False
 
     def tune(self, rate: float | None, burst: float | None, step: Step, began: float | None = None) -> None:
@@ -63,11 +66,12 @@ class BalanceBounds:
             self.least = -inf if step.is_unknown or step.is_hidden else full
             # A debt may be left that was made at any rate.
             self.made_at = inf if step.is_unknown or step.is_unsettled else 0.0
+            self.made_low = 0.0 if step.is_unknown or step.is_unsettled else rate
         else:
             self._go_on(rate, burst, step)
         if began is not None:
             # It was made at some time before the line's end, and may have earned since.
-            self.least, self.logged, self.made_at = min(self.least, began), None, inf
+            self.least, self.logged, self.made_at, self.made_low = min(self.least, began), None, inf, 0.0
         self.is_on, self.rate, self.burst = True, rate, burst
 
     def _go_on(self, rate: float, burst: float, step: Step) -> None:
@@ -89,8 +93,12 @@ class BalanceBounds:
         self.most += max(0.0, self.rate - rate) * step.late_s
         # A debt that was made at a higher rate stays in seconds up to that one.
         self.made_at = self.rate if self.least >= 0 else max(self.made_at, self.rate)
-        if self.least < 0 and rate > self.rate:
+        if self.least >= 0:
+            self.made_low = rate
+        elif rate > self.rate:
             self.least *= min(rate, self.made_at) / self.rate
+        elif rate < self.rate and self.made_low and not step.follows:
+            self.least *= min(rate, self.made_low) / min(self.rate, self.made_low)
         self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
             self.least = min(self.least, burst)

@@ -202,7 +202,7 @@ class RunNotes:
         own = [change for change in self.changed if change.concerns(*limiter)]
         return self if len(own) == len(self.changed) else replace(self, changed=own)
 
-    def is_in_tail(self, line: "StreamsLine") -> bool:
+    def is_in_tail(self, line: "Line | StreamsLine") -> bool:
         """Return whether lines of other streams or limiters for the same time may not be there yet, or never."""
         return self.last_us is not None and line.at_us[1] >= self.last_us - TAIL_S * 1e6
 

@@ -88,6 +88,11 @@ def _start_us() -> Column:
     return F.col("mono_us") - F.round(F.col("duration_ms") * 1e3).cast("long")
 
 
+def newer_lines(lines: DataFrame) -> DataFrame:
+    """Return the lines of known kinds whose version this report does not know: for the judging they are missing."""
+    return lines.where(F.col("kind").rlike(_NEWER_VERSION))
+
+
 def newer_facts(lines: DataFrame, kinds: Sequence[str]) -> DataFrame:
     """Lines of kinds that this version does not know, or of newer versions, as `NewerFacts`."""
     newer = lines.where(~F.col("kind").isin(*kinds)).groupBy(F.col("kind").alias("what"))

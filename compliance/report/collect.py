@@ -35,7 +35,15 @@ from compliance.judging.fleets import (
 )
 from compliance.judging.judge import judged_limiters, tables_of, with_waits
 from compliance.judging.lines import Changed, RunNotes, changed
-from compliance.judging.quality import conflicts_of, gap_facts, malformed_of, marked, newer_facts, run_facts
+from compliance.judging.quality import (
+    conflicts_of,
+    gap_facts,
+    malformed_of,
+    marked,
+    newer_facts,
+    newer_lines,
+    run_facts,
+)
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
 from compliance.report.subjects import (
     MOST_STEPS,
@@ -450,6 +458,8 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             changes[row.proxy_id, row.boot_id].append(change)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
+    for row in newer_lines(logs.lines).select(*BOOT, "seq").limit(MOST_NOTES).collect():
+        holes[row.proxy_id, row.boot_id].append(row.seq)
     runs = logs.tables.runs.where(~F.col("has_ended")).select(*BOOT).limit(MOST_NOTES).collect()
     unended = {run: logs.clocks[run].last_us for run in map(tuple, runs) if run in logs.clocks}
     return {
