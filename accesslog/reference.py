@@ -25,8 +25,8 @@ compliance job is derived from the same types. How the files are written, closed
 JSON lines in UTF-8; `kind` is the kind of line. There is a line per stream (or limiter) and interval in which something
 happened, never one per message.
 
-- **Time.** `start` and `end` are UTC, for people and for joining with other logs; `duration_ms` and all other lengths
-  are of the monotonic clock. Rates are counts by `duration_ms`: so a stepped wall clock cannot bend them.
+- **Time.** `start` and `end` are UTC, for people and for joining with other logs. `mono_us` is `end` by the monotonic
+  clock, and `duration_ms` and all other lengths are of it too: a stepped wall clock bends no rate and no order.
 - **Messages** are what the broker counts: a batch of ten is ten messages and one *entry*. **Bytes** are everything
   after the command of a SEND or MESSAGE frame: magic, checksum, metadata, payload.
 - **Names** that would take more than 256 bytes of a line, or that have characters which cannot be seen or which a

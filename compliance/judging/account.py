@@ -84,8 +84,8 @@ class LimiterAccount:
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = False
         self._unclaimed: Line | None = None
-        """The first line with amounts that no stream has passed, as long as no stream has a line."""
-        self._passed = [0]
+        """The first line with an amount, if no stream has a line up to then."""
+        self._unclaimed_messages = 0
         self._grant_s = LATE_S
         self._refused: tuple[Line, float] | None = None
         """The last line, if it refused something, and the seconds that it hides."""
@@ -100,8 +100,7 @@ class LimiterAccount:
         if not lines:
             self._without_lines(streams)
             return
-        if streams and not self._has_streams:
-            self._has_streams, self._unclaimed = True, None
+        self._has_streams = self._has_streams or bool(streams)
         self._look_at_values(lines, streams)
         passed = _sums(lines)
         has_account = self._has_streams and all(line.is_in_force for line in lines)
@@ -139,7 +138,7 @@ class LimiterAccount:
         self._before = line
         if not self._has_streams and line.is_in_force and any(line.passed) and not self._notes.is_in_tail(line):
             self._unclaimed = self._unclaimed or line
-            self._passed[0] += line.passed[0]
+            self._unclaimed_messages += line.passed[0]
         if not _is_waited_through(line):
             self._grant_s = LATE_S
 
@@ -174,7 +173,7 @@ class LimiterAccount:
             if is_perhaps_only:
                 self._doubt_reserved(self._before)
         if self._unclaimed is not None:
-            text = f"it passed {self._passed[0]:,} messages, and no stream under it has a line"
+            text = f"it passed {self._unclaimed_messages:,} messages before any stream under it has a line"
             self._doubt("no streams", text, (self._unclaimed,))
         doubts = list(self._doubts.values())
         return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)

@@ -354,8 +354,8 @@ class DoubtFacts(LimiterRunKey, frozen=True, kw_only=True):
 
     what: str
     """`streams`: its streams' lines and its own differ in the amount passed. `no lines`: it has streams, and
-    no line. `no streams`: it passed something, and no stream has a line. `value`: its streams' lines name a limit, and
-    its own none, or another value. `outside`: the line of a stream that bears its name does not name the limit.
+    no line. `no streams`: it passed something before any stream has a line. `value`: its streams' lines name a limit,
+    and its own none, or another value. `outside`: the line of a stream that bears its name does not name the limit.
     `exempt`: the same, for a topic that is none of Pulsar's own. `waits`: a stream waited on it, and its own line has
     no wait. `books`: its bucket's balance is wrong. `starved`: a stream waited and passed next to nothing, while others
     passed much. `refused`: it refused something, and had tokens. `unconfirmed`: tokens were reserved by its own line,

@@ -1,9 +1,10 @@
 """The planted logs of the end-to-end test: proxy id → what its files hold and what the report must say of it."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from accesslog.record import LimitLine
 from tests.compliance.planted import PlantedLog, planted, topic_of, write_file
 
 
@@ -24,7 +25,6 @@ def write_scenarios(folder):
         bypassed(),
         byte_bound(),
         batches(),
-        waited_too_long(),
         in_no_time(),
         stepped_clock(passed=100, proxy_id="stepped"),
         stepped_clock(passed=400, proxy_id="stepped-and-over"),
@@ -34,10 +34,10 @@ def write_scenarios(folder):
         ahead_between(),
         of_a_newer_proxy(),
         bypassed_without_lines(),
-        unbalanced(),
+        with_a_newer_line(),
+        alone(),
+        at_the_end_of_time(),
         with_system_topics(),
-        changed_in_vain("in-vain", "topic rest"),
-        changed_in_vain("in-vain-too", "topic file"),
         changed_elsewhere(),
         taken_away_and_set_again(),
     ):
@@ -115,21 +115,37 @@ def of_a_newer_proxy():
     return log
 
 
+def with_a_newer_line():
+    """One line of the limit has a version that nobody here knows."""
+    log = planted("newer-line", 20)
+    at = next(number for number, line in enumerate(log.lines) if number > 30 and isinstance(line, LimitLine))
+    log.lines[at] = msgspec.structs.replace(log.lines[at], v=2)
+    return log
+
+
+def alone():
+    """A limit passes messages for longer than lines may be late, and no stream has a line."""
+    log = PlantedLog(proxy_id="alone", topic=topic_of("alone"))
+    for _ in range(100):
+        log.limit(50, throttled_ms=0.0)
+        log.beat()
+    return log
+
+
+def at_the_end_of_time():
+    """The wall clock is stepped into the last minute that there is."""
+    log = planted("end-of-time", 10)
+    log.ahead_s = (datetime(9999, 12, 31, 23, 59, 20, tzinfo=UTC) - log._head["start"]).total_seconds()
+    for _ in range(30):
+        log.tick(100)
+    return log
+
+
 def bypassed_without_lines():
     """Streams say that they are under 100/s and pass 500/s; the limit has no line at all."""
     log = PlantedLog(proxy_id="no-lines", topic=topic_of("no-lines"))
     for _ in range(20):
         log.interval(500)
-        log.beat()
-    return log
-
-
-def unbalanced():
-    """Ten of a hundred messages that were offered went nowhere."""
-    log = PlantedLog(proxy_id="unbalanced", topic=topic_of("unbalanced"))
-    for _ in range(10):
-        log.interval(40, offered=50, held_messages=0, held_bytes=0)
-        log.limit(40, throttled_ms=0.0)
         log.beat()
     return log
 
@@ -143,16 +159,6 @@ def with_system_topics():
         log.interval(15, namespace="system", limit_level="", limit_messages=None, **own)
         log.limit(15, rate=20.0, level="namespace", name="acme/system", namespace="system", throttled_ms=0.0)
         log.beat()
-    return log
-
-
-def changed_in_vain(proxy_id, source):
-    """Somebody halves the limit, and its lines go on as before."""
-    log = planted(proxy_id, 10)
-    log.change(before='{"messages": 100}', after='{"messages": 50}')
-    for _ in range(10):
-        log.tick(100)
-    log.lines = [msgspec.structs.replace(one, source=source) if hasattr(one, "source") else one for one in log.lines]
     return log
 
 
@@ -322,14 +328,6 @@ def batches():
     for second in range(30):
         batch = 0 if second % 3 else 30
         log.tick(batch, rate=10.0, largest_entry_messages=batch, passed_entries=min(1, batch))
-    return log
-
-
-def waited_too_long():
-    """Its lines say that somebody waited for twice their time, which cannot be."""
-    log = PlantedLog(proxy_id="waited-too-long", topic=topic_of("waited-too-long"))
-    for burst in (10, *[0] * 14):
-        log.tick(100 + burst, throttled_ms=2000.0)
     return log
 
 

@@ -25,9 +25,9 @@ def dropping():
 
 
 def pausing():
-    """No heartbeat for five seconds, although no line is missing: the clock was stepped."""
+    """The wall clock goes five seconds ahead: no line is missing, and no time."""
     log = exact_log(5, proxy_id="pausing")
-    log.second += 5
+    log.ahead_s += 5
     log.interval(1)
     log.beat()
     return log

@@ -141,3 +141,28 @@ def test_limit_that_a_fleet_shares_has_a_line_each_interval(make_world: Make) ->
     each_second(world, client, 8)
     assert spans(world, LimitLine)[1:4] == [((2.0, 3.0), False), ((3.0, 4.0), False), ((4.0, 5.0), False)]
     assert spans(world, IntervalLine)[1:] == [((2.0, 10.0), True)]
+
+
+def test_heartbeat_says_up_to_when_all_lines_are_there(make_world: Make) -> None:
+    world = make_world(limits=TEN, **STEADY)
+    client, _ = publisher(world)
+    each_second(world, client, 24)
+    client >> [send(number) for number in range(15)]
+    world.advance(2)
+    counted = [line for line in world.lines() if isinstance(line, (HeartbeatLine, IntervalLine, LimitLine))]
+    kept = 0
+    for number, beat in enumerate(counted):
+        if isinstance(beat, HeartbeatLine):
+            until = beat.complete_until or beat.end
+            assert not [line for line in counted[number:] if not isinstance(line, HeartbeatLine) and line.end <= until]
+            kept += beat.complete_until is not None
+    assert kept > 10
+
+
+def test_lines_have_the_monotonic_time_of_their_end(make_world: Make) -> None:
+    world = make_world(limits=TEN, **STEADY)
+    client, _ = publisher(world)
+    each_second(world, client, 12)
+    ends = {(line.end, line.mono_us) for line in world.lines()}
+    first, mono_us = min(ends)
+    assert all((end - first).total_seconds() * 1e6 == own_us - mono_us for end, own_us in ends)
