@@ -450,8 +450,9 @@ class Intervals:
         span = LineSpan.between(self._beaten, now)
         for refused in self._refusals.take():
             self._log.reject(span, refused)
-        kept_since = self._steady.kept_since
-        until = None if kept_since is None else kept_since[0]
+        unmade = (counted.began for counted, _ in self._unwritten.values())
+        begun = [self._steady.kept_since, next(unmade, None), self._boundary.began if self._pending else None]
+        until = min((moment[0] for moment in begun if moment is not None), default=None)
         self._let_go(*self._log.heartbeat(span, last=last, until=until))
         self._beaten = now
 
