@@ -22,6 +22,10 @@ from compliance.judging.lines import (
 )
 
 
+_THOUSANDTH = 0.001
+"""Lines have balances in thousandths of a token."""
+
+
 @dataclass
 class BalanceBounds:
     """The least and the most that one bucket may hold.
@@ -96,7 +100,7 @@ class BalanceBounds:
         if self.least >= 0:
             self.made_low = rate
         elif rate > self.rate:
-            self.least *= min(rate, self.made_at) / self.rate
+            self.least = (self.least - _THOUSANDTH) * min(rate, self.made_at) / self.rate
         elif rate < self.rate and self.made_low and not step.follows:
             self.least *= min(rate, self.made_low) / min(self.rate, self.made_low)
         self.least -= max(0.0, rate - self.rate) * step.late_s
