@@ -47,6 +47,7 @@ def test_types_are_those_of_the_record():
         "start",
         "end",
         "held_since",
+        "complete_until",
         "lost_from",
         "lost_until",
     ]
