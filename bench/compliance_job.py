@@ -53,14 +53,14 @@ def _lines() -> Iterator[AnyLine]:
     numbers = count()
     for second in count():
         start = _BEGIN + timedelta(seconds=second)
+        times: Mapping[str, Any] = {"start": start, "end": start + _SECOND, "mono_us": (second + 1) * 1_000_000}
         for topic in range(TOPICS):
             passed = 90 + (second + topic) % 20
             for template in (_INTERVAL, _LIMIT):
                 yield msgspec.structs.replace(
                     template,
                     seq=next(numbers),
-                    start=start,
-                    end=start + _SECOND,
+                    **times,
                     tenant=f"tenant-{topic % 10}",
                     passed_entries=passed,
                     passed_messages=passed,
@@ -68,7 +68,7 @@ def _lines() -> Iterator[AnyLine]:
                     throttled_ms=12.5 * (topic % 7),
                     **_named(template, topic),
                 )
-        yield msgspec.structs.replace(_HEARTBEAT, seq=next(numbers), start=start, end=start + _SECOND)
+        yield msgspec.structs.replace(_HEARTBEAT, seq=next(numbers), **times)
 
 
 def _named(template: AnyLine, topic: int) -> dict[str, str]:
@@ -82,6 +82,7 @@ _OF_EACH: Mapping[str, Any] = {
     "seq": 0,
     "start": _BEGIN,
     "end": _BEGIN,
+    "mono_us": 0,
     "duration_ms": 1000.0,
 }
 _HEARTBEAT = HeartbeatLine(
