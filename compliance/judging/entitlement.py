@@ -21,7 +21,6 @@ from compliance.judging.lines import (
     place_of,
 )
 
-
 _THOUSANDTH = 0.001
 """Lines have balances in thousandths of a token."""
 
