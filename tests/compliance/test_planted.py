@@ -102,6 +102,7 @@ def test_losses_clock_steps_and_restarts_are_found_where_planted(report):
         "stepped-and-over",
         "in-no-time",
         "ahead-between",
+        "end-of-time",
         *(f"{name}-{seed}" for name in ("ahead", "back") for seed in SEEDS),
     }
     assert {run.proxy_id for run in runs if run.clock_steps} == stepped
