@@ -21,6 +21,7 @@ A line has the amount that passed in its span, without the times. So `least` and
 the line has the bucket's balance at its end.
 """
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
 from operator import itemgetter
@@ -80,6 +81,9 @@ class LimiterAccount:
         self._owing, self._perhaps = OwedSums(), OwedSums()
         self._before: Line | None = None
         self._until_us: int | None = None
+        self._pending = deque(notes.values)
+        """Changes of its own value that no line has decided; `_was` is the last line before the first of them."""
+        self._was: Line | None = None
         self._starving: Starvation | None = None
         self._largest_offered = (0, 0)
         self._has_streams = self._differs = self._is_named = False
@@ -112,6 +116,7 @@ class LimiterAccount:
         crossing_s = sum(stream.crossing_wait_s for stream in streams)
         elsewhere_s = sum(stream.elsewhere_wait_s for stream in streams)
         for line in map(self._as_long_as_it_may_be, lines):
+            self._look_at_changes(line)
             # The lesser amount of the two accounts counts as served.
             served = tuple(map(min, line.passed, amounts)) if len(lines) == 1 else line.passed
             step = self._step(line)
@@ -163,6 +168,28 @@ class LimiterAccount:
                             f"by its streams' lines {limit:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
                         )
                         self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (stream, *lines))
+
+    def _look_at_changes(self, line: Line) -> None:
+        """Doubt a limit that goes on as before although a setting of its own has another value.
+
+        With many changes at once, each limiter's line ends when its own value changes: so a line that begins at a
+        change decides nothing yet.
+        """
+        pending = self._pending
+        while pending and not line.is_before(pending[0]):
+            change, was = pending[0], self._was
+            if line.at_us[0] == change.at_us:
+                return
+            pending.popleft()
+            if pending and self._before and self._before.is_before(pending[0]):
+                self._was = self._before
+            # Of two changes of one setting between the two lines, the second one may have undone the first.
+            own = [other for other in self._notes.values if other.setting == change.setting]
+            is_only = was and not any(was.seq < other.seq < line.seq for other in own if other is not change)
+            if was and is_only and was.value == line.value and change.is_in_vain(line.source, *line.rates[:2]):
+                self._doubt("change", f"{change.text}, and its next line still has the old value", (line,))
+        if pending:
+            self._was = line
 
     def close(self) -> Judged:
         """Return the verdict's facts: windows, amounts owed, minutes, contradictions."""

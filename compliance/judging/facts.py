@@ -359,7 +359,7 @@ class DoubtFacts(LimiterRunKey, frozen=True, kw_only=True):
     `exempt`: the same, for a topic that is none of Pulsar's own. `waits`: a stream waited on it, and its own line has
     no wait. `books`: its bucket's balance is wrong. `starved`: a stream waited and passed next to nothing, while others
     passed much. `refused`: it refused something, and had tokens. `unconfirmed`: tokens were reserved by its own line,
-    and no other line has the reason."""
+    and no other line has the reason. `change`: its value was changed, and its next line has the old one."""
     said: str
     """The first time, with both numbers."""
     start: datetime

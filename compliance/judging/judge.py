@@ -35,6 +35,7 @@ Notes = Mapping[tuple[str, str], RunNotes]
 """Notes of runs; a run that is not in it has none."""
 _UNITS = BUCKETS[:2]
 _LINE = (
+    "source",
     "mode",
     *(f"limit_{unit}" for unit in _UNITS),
     *(f"burst_{unit}" for unit in _UNITS),
@@ -275,6 +276,7 @@ def line_of(row: Mapping[str, Any]) -> Line:
         at_us=(row["start_us"], row["end_us"]),
         wall_us=(row["wall_start"], row["wall_end"]),
         duration_s=row["duration_ms"] / 1e3,
+        source=row["source"],
         mode=row["mode"],
         rates=(*_both(row, "limit"), *_both(row, "peak")),
         bursts=(*_both(row, "burst"), *_both(row, "peak_burst")),

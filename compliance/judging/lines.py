@@ -1,17 +1,17 @@
 """The input of one limiter's replay: its lines, its streams' lines, and notes about the run."""
 
-import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any
 
 from msgspec import Struct
 
+from compliance.judging.changes import Changed, Scope, SettingChange, own_values
 from compliance.judging.facts import LinePlace
 from compliance.schema import OBSERVED
-from limiter import levels as limiting
 
 BUCKETS = ("messages", "bytes", "peak_messages", "peak_bytes")
 """A limiter's buckets: two sustained rates, and the two that hold while a burst lasts."""
@@ -30,9 +30,6 @@ UNEXPLAINED_S = 0.005
 """Seconds that may be lacking beyond what the proxy itself calls late timers: rounding."""
 UNSEEN_S = 0.5
 """Seconds. If more could be lacking in ten seconds without showing, the verdict is unknown."""
-TAIL_S = 61.0
-"""Seconds before the last line of a run without an end for which lines may be missing: a line lasts a minute at most
-(`access_log.steady_interval`), and is written by the next second."""
 BEHIND_CHANGE_S = 1.0
 """Seconds after a change of limits in which some lines may still name the value before."""
 SAME_WAIT_S = 0.002
@@ -58,6 +55,7 @@ class Line(Struct, array_like=True):
     at_us: tuple[int, int]
     wall_us: tuple[int, int]
     duration_s: float
+    source: str
     mode: str
     rates: tuple[float | None, ...]
     bursts: tuple[float | None, ...]
@@ -80,6 +78,15 @@ class Line(Struct, array_like=True):
     def lacks_share(self) -> bool:
         """True if this proxy had no share of a limit, so it owed nothing: its rates are placeholders."""
         return 0.0 in self.shares
+
+    @property
+    def value(self) -> tuple[Any, ...]:
+        """The value in force, and its source."""
+        return self.source, self.mode, self.rates[:2], self.bursts[:2]
+
+    def is_before(self, change: SettingChange) -> bool:
+        """Return whether the line may have the value before a change: it comes or begins before it."""
+        return self.seq < change.seq or self.at_us[0] < change.at_us
 
     @property
     def is_in_force(self) -> bool:
@@ -129,53 +136,6 @@ _ROUNDED_US = 1
 """The end of a line is its begin and its duration, each rounded."""
 
 
-class Changed(NamedTuple):
-    """A change of limits.
-
-    Args:
-        seq: The number of its line.
-        at_us: Its time, microseconds on the axis; until then the earlier value may have held.
-        direction: The direction of the limits; empty: of both, or not known.
-        level: Their level; empty: several, or not known.
-        tenant: Their tenant; empty: several, or not known.
-    """
-
-    seq: int
-    at_us: int
-    direction: str = ""
-    level: str = ""
-    tenant: str = ""
-
-    def concerns(self, direction: str, level: str, tenant: str) -> bool:
-        """Return whether the limits of that direction, level and tenant may differ after it."""
-        both = (self.direction, direction), (self.level, level), (self.tenant, tenant)
-        return all(not own or not other or own == other for own, other in both)
-
-
-_NO_LIMITS = ("block", "subscribe")
-"""What changes without a limiter of messages or bytes: blocked clients, and how often a consumer may subscribe."""
-_LEVEL_OF = {setting.word: level.word for level in limiting.LEVELS for setting in level.settings}
-_OF_TENANT = re.compile(r"(?:(?:non-)?persistent://)?([^/@*]+)(?:/[^@]*)?")
-"""The name of a tenant, a namespace or a topic."""
-_IN_A_TENANT = frozenset(
-    setting.word
-    for level in limiting.LEVELS
-    for setting in level.settings
-    if setting.named in ((limiting.TENANT,), (limiting.NAMESPACE,), (limiting.PARTITIONED_TOPIC,))
-)
-
-
-def changed(seq: int, at_us: int, what: str, setting: str, name: str) -> Changed | None:
-    """Return the change that a line of that number and time has; None if it concerns no limit."""
-    if what in _NO_LIMITS:
-        return None
-    if what not in ("publish", "dispatch"):
-        return Changed(seq, at_us, level="resource_group" if what in ("group", "attachment") else "")
-    own = setting.removeprefix("global_").removeprefix("tenants_")
-    tenant = _OF_TENANT.fullmatch(name) if own in _IN_A_TENANT else None
-    return Changed(seq, at_us, what, _LEVEL_OF.get(own, ""), tenant[1] if tenant else "")
-
-
 @dataclass(frozen=True)
 class RunNotes:
     """Notes of one run that hold for all its limiters: changes, holes, standstills.
@@ -185,26 +145,37 @@ class RunNotes:
         changed: The changes after which limits may differ, in the order of their lines.
         holes: Numbers of the lines after missing ones, ascending.
         still_us: Begin and end of each time in which the proxy did nothing, microseconds on the axis, ascending.
-        last_us: The end of the latest line of a run without an orderly end, microseconds on the axis; None: the run
-            came to such an end.
+        values: The changes that may be of the limiter's own value.
+        complete_us: The time up to which all lines are there, of a run that was killed or goes on, microseconds on the
+            axis; None: the run came to an orderly end.
     """
 
     has_begin: bool = True
     changed: Sequence[Changed] = ()
     holes: Sequence[int] = ()
     still_us: Sequence[tuple[int, int]] = ()
-    last_us: int | None = None
+    values: Sequence[SettingChange] = ()
+    complete_us: int | None = None
 
     def of_limiter(self, direction: str, level: str, name: str) -> "RunNotes":
         """Return the notes without the changes that concern other limits."""
-        tenant = _OF_TENANT.fullmatch(name) if level in _IN_A_TENANT else None
-        limiter = direction, level, tenant[1] if tenant else ""
-        own = [change for change in self.changed if change.concerns(*limiter)]
-        return self if len(own) == len(self.changed) else replace(self, changed=own)
+        if not self.changed:
+            return self
+        limiter = Scope.of_limiter(direction, level, name)
+        own = [change for scope, changes in self._by_scope.items() if scope.concerns(limiter) for change in changes]
+        own.sort(key=attrgetter("seq"))
+        return replace(self, changed=own, values=own_values(own, direction, level, name))
+
+    @cached_property
+    def _by_scope(self) -> dict[Scope, list[Changed]]:
+        changes: dict[Scope, list[Changed]] = {}
+        for change in self.changed:
+            changes.setdefault(change.scope, []).append(change)
+        return changes
 
     def is_in_tail(self, line: "Line | StreamsLine") -> bool:
         """Return whether lines of other streams or limiters for the same time may not be there yet, or never."""
-        return self.last_us is not None and line.at_us[1] >= self.last_us - TAIL_S * 1e6
+        return self.complete_us is not None and line.at_us[1] > self.complete_us
 
     def still_s(self, line: Line) -> float:
         """Return seconds of a line in which the proxy did nothing."""

@@ -19,6 +19,7 @@ from compliance.figures import rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts
 from compliance.judging.bypasses import falsely_exempt, outsiders
+from compliance.judging.changes import Changed, changed
 from compliance.judging.clocks import Clocks, clocks_of, moments_of, step_facts, with_axis
 from compliance.judging.facts import AHEAD
 from compliance.judging.fleets import (
@@ -34,7 +35,7 @@ from compliance.judging.fleets import (
     sharing_runs,
 )
 from compliance.judging.judge import judged_limiters, tables_of, with_waits
-from compliance.judging.lines import Changed, RunNotes, changed
+from compliance.judging.lines import RunNotes
 from compliance.judging.quality import (
     conflicts_of,
     gap_facts,
@@ -452,23 +453,27 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
     spans = logs.of("standstill").select(*BOOT, "start_us", "end_us")
     for row in spans.limit(MOST_NOTES).collect():
         still[row.proxy_id, row.boot_id].append((row.start_us, row.end_us))
-    of_changes = logs.of("change").select(*BOOT, "seq", "end_us", "what", "setting", "name")
+    key, texts = F.struct("what", "setting", "name"), F.struct("before", "after")
+    of_changes = logs.of("change").select(*BOOT, "seq", "end_us", key.alias("key"), texts.alias("texts"))
     for row in of_changes.limit(MOST_NOTES).collect():
-        if (change := changed(*row[2:])) is not None:
+        if (change := changed(row.seq, row.end_us, tuple(row.key), tuple(row.texts))) is not None:
             changes[row.proxy_id, row.boot_id].append(change)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
     for row in newer_lines(logs.lines).select(*BOOT, "seq").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.seq)
     runs = logs.tables.runs.where(~F.col("has_ended")).select(*BOOT).limit(MOST_NOTES).collect()
-    unended = {run: logs.clocks[run].last_us for run in map(tuple, runs) if run in logs.clocks}
+    late_us = F.unix_micros("end") - F.unix_micros(F.coalesce("complete_until", "end"))
+    beats = logs.of("heartbeat").groupBy(*BOOT).agg(F.max(F.col("end_us") - late_us)).limit(MOST_NOTES).collect()
+    complete = {(proxy_id, boot_id): until_us for proxy_id, boot_id, until_us in beats}
+    unended = {run: complete.get(run, 0) for run in map(tuple, runs)}
     return {
         run: RunNotes(
             has_begin=0 not in holes[run],
             changed=sorted(changes[run]),
             holes=sorted(holes[run]),
             still_us=sorted(still[run]),
-            last_us=unended.get(run),
+            complete_us=unended.get(run),
         )
         for run in {*changes, *holes, *still, *unended}
     }

@@ -9,9 +9,10 @@ import msgspec
 
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from compliance.judging.account import judged
+from compliance.judging.changes import changed
 from compliance.judging.facts import Judged
 from compliance.judging.judge import line_of
-from compliance.judging.lines import Line, RunNotes, StreamsLine, changed, excess_tolerance
+from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
 from compliance.schema import BEGIN_OF_1970
 from limiter.levels import LEVEL_OF_WORD
 
@@ -27,7 +28,7 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name."""
     lines = list(lines)
     of_lines = (
-        changed(line.seq, line.mono_us, line.what, line.setting, line.name)
+        changed(line.seq, line.mono_us, (line.what, line.setting, line.name), (line.before, line.after))
         for line in lines
         if isinstance(line, ChangeLine)
     )
@@ -35,9 +36,14 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     still = [on_axis(line) for line in lines if isinstance(line, StandstillLine)]
     beats = [line for line in lines if isinstance(line, HeartbeatLine)]
     if beats and not any(beat.last for beat in beats):
-        told["last_us"] = max(line.mono_us for line in lines)
+        told["complete_us"] = max(complete_us(beat) for beat in beats)
     known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
     return {key: judged(known.of_limiter(*key), items) for key, items in items_of(lines).items()}
+
+
+def complete_us(beat: HeartbeatLine) -> int:
+    """The time up to which all lines come before it, by its own word."""
+    return beat.mono_us - (micros(beat.end) - micros(beat.complete_until or beat.end))
 
 
 def on_axis(line: Any) -> tuple[int, int]:

@@ -137,14 +137,24 @@ def test_a_limit_that_streams_name_and_that_has_no_lines_is_not_kept(told):
     assert found.doubts[0].said == "its streams passed 500 messages, and it has no line"
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(60, set()), (63, {"no lines"})])
-def test_a_run_without_an_end_may_lack_lines_of_its_last_minute(seconds, said):
+@pytest.mark.parametrize(("complete_s", "said"), [(20, set()), (21, {"no lines"}), (None, {"no lines"})])
+def test_run_without_an_end_may_lack_what_no_heartbeat_covers(complete_s, said):
     """A limit that was not reached has a line after some intervals: it may be yet to come, or the proxy was killed."""
     log = bypass(20, lambda _: 50, lambda _: 50)
-    for _ in range(seconds):
+    until = None if complete_s is None else log.begin + timedelta(seconds=complete_s)
+    for _ in range(60):
         log.interval(50, limit_levels="topic")
-        log.beat()
+        log.beat(complete_until=until)
     assert doubts(judged(log)) == said
+
+
+@pytest.mark.parametrize(("complete_s", "said"), [(0, set()), (5, {"no streams"})])
+def test_streams_lines_that_no_heartbeat_covers_may_be_yet_to_come(complete_s, said):
+    log = PlantedLog()
+    for _ in range(60):
+        log.limit(50, throttled_ms=0.0)
+        log.beat(complete_until=log.begin + timedelta(seconds=complete_s))
+    assert {doubt.what for doubt in judged(log).doubts} == said
 
 
 def test_a_limiter_made_just_before_a_change_has_its_streams():

@@ -8,8 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compliance.judging.account import judged
+from compliance.judging.changes import Changed
 from compliance.judging.facts import Judged
-from compliance.judging.lines import UNSEEN_S, Changed, RunNotes, excess_tolerance
+from compliance.judging.lines import UNSEEN_S, RunNotes, excess_tolerance
 from limiter.limiter import Entry, Limiter, Stream
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from compliance.judging.lines import Changed, RunNotes
+from compliance.judging.changes import Changed
+from compliance.judging.lines import RunNotes
 
 
 @pytest.mark.parametrize(
