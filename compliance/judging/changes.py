@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from limiter import levels as limiting
-from limiter.names import EACH
 
 _ORIGINS = ("file", "rest", "dynamic", "global")
 """Origins of values, as limits' lines name them after the setting."""
@@ -86,7 +85,8 @@ class SettingChange:
         """
         level = limiting.LEVEL_OF_SETTING[self.setting]
         place = next(at for at, record in enumerate(level.settings) if record.word == self.setting)
-        own = ("each " if self.name == EACH else "") + level.settings[place].source
+        record = level.settings[place]
+        own = f"each {record.source}" if record.is_each(self.name) else record.source
         if source == f"{own} {self.origin}" and (self.before or self.after):
             return True
         if self.after and source.partition(" plan ")[0] in _hidden(level, place, own):
@@ -185,13 +185,17 @@ def own_values(changes: Iterable[Changed], direction: str, level: str, name: str
     two = _TWO_PARTS.fullmatch(name)
     pieces = two.groups() if two and len(record.limited) > 1 else (name,)
     parts = {part.by or part: (part, piece) for part, piece in zip(record.limited, pieces, strict=False)}
-    own: dict[str, tuple[str, ...]] = {}
-    for setting in record.settings:
-        if record.is_by_match or not setting.has_patterns:
-            named = "@".join(_name_of(part, parts, name) for part in setting.named)
-            own[setting.word] = (named, EACH) if setting.has_each else (named,)
+    own = {
+        setting.word: (setting, "@".join(_name_of(part, parts, name) for part in setting.named))
+        for setting in record.settings
+        if record.is_by_match or not setting.has_patterns
+    }
     values = (value for change in changes for value in change.values if value.direction == direction)
-    return [value for value in values if value.name in own.get(value.setting, ())]
+    return [
+        value
+        for value in values
+        if value.setting in own and (value.name == own[value.setting][1] or own[value.setting][0].is_each(value.name))
+    ]
 
 
 def _name_of(part: limiting.Part, parts: dict[limiting.Part, tuple[limiting.Part, str]], name: str) -> str:
