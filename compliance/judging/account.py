@@ -22,19 +22,18 @@ the line has the bucket's balance at its end.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from operator import itemgetter
-from typing import NamedTuple
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import msgspec
 
 from compliance.judging.containment import ContainmentReplay
-from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine, lost_s, unspent_s
-from compliance.judging.facts import Doubt, Judged, Minute, Spelling
+from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine
+from compliance.judging.facts import DoubtFacts, Judged, KeptFacts, Minute, Spelling, moment
 from compliance.judging.lines import (
     BUCKETS,
-    CLOCK_RESOLUTION_S,
     CONTIGUOUS_S,
     LATE_S,
     OWED_WINDOW_S,
@@ -49,36 +48,29 @@ from compliance.judging.lines import (
 )
 from compliance.schema import OBSERVED, REJECTING
 
-
-class _StreamWaits(NamedTuple):
-    """Waits in one stretch, in seconds, by the lines of its streams.
-
-    Args:
-        denied_s: Waits that the limiter's own line lacks.
-        starved_s: Wait of a stream that starved.
-        crossing_s: Waits of streams that are also under other limits.
-        elsewhere_s: Waits, within `crossing_s`, of streams that last waited on another limit.
-    """
-
-    denied_s: float
-    starved_s: float
-    crossing_s: float
-    elsewhere_s: float
+_NO_STEP = Step()
+_UNTIL_US = round(CONTIGUOUS_S * 1e6)
+_NUMBER = attrgetter("seq")
 
 
 class LimiterAccount:
     """The whole replay of one limiter in one run.
 
     Args:
+        limiter: The fields of a `LimiterRunKey`.
         notes: The notes of its run.
     """
 
-    def __init__(self, notes: RunNotes) -> None:
+    def __init__(self, limiter: Mapping[str, Any], notes: RunNotes) -> None:
+        self._limiter = limiter
         self._notes = notes
-        self._over = [ContainmentReplay(unit % 2, unit > 1, "limiter") for unit in range(len(BUCKETS))]
+        self._over = [ContainmentReplay(bucket % 2, bucket > 1, "limiter") for bucket in range(len(BUCKETS))]
         self._streams = [ContainmentReplay(unit, is_peak=False, basis="streams") for unit in range(2)]
-        self._held = [BalanceBounds() for _ in BUCKETS]
-        self._owing, self._perhaps = OwedSums(), OwedSums()
+        self._held = [BalanceBounds(bucket) for bucket in range(len(BUCKETS))]
+        self._value: tuple[object, ...] = ()
+        self._on: list[BalanceBounds] = []
+        """Balances of the buckets that are in force in the line."""
+        self._owing = OwedSums()
         self._before: Line | None = None
         self._until_us: int | None = None
         self._pending = deque(notes.values)
@@ -95,7 +87,7 @@ class LimiterAccount:
         """The last line, if it refused something, and the seconds that it hides."""
         self._minutes: dict[int, Minute] = {}
         self._when_over, self._when_short = Spelling(), Spelling()
-        self._doubts: dict[str, Doubt] = {}
+        self._doubts: dict[str, DoubtFacts] = {}
 
     # ---- in
 
@@ -104,35 +96,41 @@ class LimiterAccount:
         if not lines:
             self._without_lines(streams)
             return
-        self._has_streams = self._has_streams or bool(streams)
-        self._look_at_values(lines, streams)
-        passed = _sums(lines)
-        has_account = self._has_streams and all(line.is_in_force for line in lines)
-        amounts = _sums(streams) if has_account else passed
-        differing = [unit for unit in range(2) if amounts[unit] != passed[unit] and _is_limited(lines, unit)]
-        if differing:
-            self._differ(lines, streams, [(BUCKETS[unit], amounts[unit], passed[unit]) for unit in differing])
-        denied_s = self._denied(lines, streams)
-        crossing_s = sum(stream.crossing_wait_s for stream in streams)
-        elsewhere_s = sum(stream.elsewhere_wait_s for stream in streams)
-        for line in map(self._as_long_as_it_may_be, lines):
-            self._look_at_changes(line)
+        if streams:
+            self._has_streams = True
+            self._look_at_values(lines, streams)
+        amounts = passed = _sums(lines)
+        if self._has_streams and all(line.is_in_force for line in lines):
+            amounts = _sums(streams)
+        if amounts != passed:
+            differing = [unit for unit in range(2) if amounts[unit] != passed[unit] and _is_limited(lines, unit)]
+            if differing:
+                self._differ(lines, streams, [(BUCKETS[unit], amounts[unit], passed[unit]) for unit in differing])
+        denied_s = self._denied(lines, streams) if streams else 0.0
+        for each in lines:
+            line = self._as_long_as_it_may_be(each)
+            if self._pending:
+                self._look_at_changes(line)
             # The lesser amount of the two accounts counts as served.
-            served = tuple(map(min, line.passed, amounts)) if len(lines) == 1 else line.passed
+            served = tuple(map(min, line.passed, amounts)) if amounts != passed and len(lines) == 1 else line.passed
             step = self._step(line)
-            over = self._replay(line, step)
+            self._tune(line, step)
+            over = False
+            for held in self._on:
+                unit = held.unit
+                replay = self._over[held.bucket]
+                over = replay.add(line, line.duration_s, line.passed[unit], line.largest[unit]) or over
             if self._differs:
-                is_last = line is lines[-1]
+                is_last = each is lines[-1]
                 over = self._replay_streams(line, step, amounts if is_last else (0, 0), streams) or over
             starved_s = line.duration_s if self._starved(line, streams) else 0.0
-            waits = _StreamWaits(denied_s, starved_s, crossing_s, elsewhere_s)
-            self._count(line, over=over, short=self._serve(line, step, served, waits))
+            self._count(line, over=over, short=self._serve(line, served, denied_s, starved_s, streams))
             self._go_on_from(line)
         self._until_us = max(line.at_us[1] for line in lines)
 
     def _as_long_as_it_may_be(self, line: Line) -> Line:
         """Return a line without the part that it claims of the time before: no line begins before the last one ends."""
-        if self._before is None or line.at_us[0] >= self._before.at_us[1] - CONTIGUOUS_S * 1e6:
+        if self._before is None or line.at_us[0] >= self._before.at_us[1] - _UNTIL_US:
             return line
         begin_us = min(self._before.at_us[1], line.at_us[1])
         lasts_s = (line.at_us[1] - begin_us) / 1e6
@@ -144,30 +142,33 @@ class LimiterAccount:
         if not self._has_streams and line.is_in_force and any(line.passed) and not self._notes.is_in_tail(line):
             self._unclaimed = self._unclaimed or line
             self._unclaimed_messages += line.passed[0]
-        if not _is_waited_through(line):
+        if not line.is_waited_through:
             self._grant_s = LATE_S
 
     def _look_at_values(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         """Compare the limit that streams' lines name with the limiter's own, unless it has just changed."""
         for stream in streams:
-            self._largest_offered = (
-                max(self._largest_offered[0], stream.largest_offered[0]),
-                max(self._largest_offered[1], stream.largest_offered[1]),
-            )
+            offered, largest = stream.largest_offered, self._largest_offered
+            if offered[0] > largest[0] or offered[1] > largest[1]:
+                self._largest_offered = max(offered[0], largest[0]), max(offered[1], largest[1])
+            own, (least, most) = lines[0].rates, (stream.least_limit, stream.limit)
+            is_same = least == most and most[0] in {None, own[0]} and most[1] in {None, own[1]}
+            if is_same and len(lines) == 1 and lines[0].mode != OBSERVED:
+                continue
             if self._before is None or self._notes.changes_between(self._before.seq, lines[-1].seq):
                 continue
             if self._notes.has_change(stream):
                 continue
             several: tuple[Line | StreamsLine, ...] = (stream, *lines)
             is_calm = not any(self._notes.is_after_change(near) for near in several)
-            for unit, pair in enumerate(zip(stream.limit, stream.least_limit, strict=True)):
+            for unit, pair in enumerate(zip(most, least, strict=True)):
                 for limit in pair:
                     if limit is not None and not any(_has_limit(line, unit, limit, is_calm=is_calm) for line in lines):
-                        own = in_force(lines[0], unit)[0]
+                        value = in_force(lines[0], unit)[0]
                         text = (
                             f"by its streams' lines {limit:,.6g} {BUCKETS[unit]}/s are in force, and by its own line "
                         )
-                        self._doubt("value", text + ("none" if own is None else f"{own:,.6g}"), (stream, *lines))
+                        self._doubt("value", text + ("none" if value is None else f"{value:,.6g}"), (stream, *lines))
 
     def _look_at_changes(self, line: Line) -> None:
         """Doubt a limit that goes on as before although a setting of its own has another value.
@@ -193,17 +194,28 @@ class LimiterAccount:
 
     def close(self) -> Judged:
         """Return the verdict's facts: windows, amounts owed, minutes, contradictions."""
-        windows = [replay.worst for replay in (*self._over, *self._streams) if replay.worst]
-        owed, perhaps = self._owing.facts(), self._perhaps.facts()
-        if self._before and owed and perhaps:
-            is_perhaps_only = owed.whole_deficit_s <= CLOCK_RESOLUTION_S < perhaps.whole_deficit_s
-            if is_perhaps_only:
-                self._doubt_reserved(self._before)
+        if self._before and self._owing.is_perhaps_short:
+            self._doubt_reserved(self._before)
         if self._unclaimed is not None:
             text = f"it passed {self._unclaimed_messages:,} messages before any stream under it has a line"
             self._doubt("no streams", text, (self._unclaimed,))
-        doubts = list(self._doubts.values())
-        return Judged(windows, owed, self._minutes, doubts, self._when_over, self._when_short)
+        windows = [replay.facts(self._limiter) for replay in (*self._over, *self._streams)]
+        minutes = self._minutes.values()
+        kept = KeptFacts(
+            **self._limiter,
+            lines=sum(minute.lines for minute in minutes),
+            judged_s=sum(minute.judged_s for minute in minutes),
+            waited_s=sum(minute.waited_s for minute in minutes),
+            over=self._when_over.spells(),
+            short=self._when_short.spells(),
+        )
+        return Judged(
+            windows=[window for window in windows if window is not None],
+            entitlement=self._owing.facts(self._limiter),
+            doubts=list(self._doubts.values()),
+            kept=kept,
+            minutes=self._minutes,
+        )
 
     # ---- containment
 
@@ -221,8 +233,10 @@ class LimiterAccount:
         # Between its lines a relative limit may have been anything, and so may a share.
         is_moving = is_relative or line.shares != (None, None)
         changes = self._notes.changes_between(before.seq, line.seq) + int(is_moving and gap_s > 0)
-        is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
         is_unknown = self._notes.is_torn(before.seq, line.seq) or before.mode == OBSERVED
+        if not (gap_s or follows or changes or is_unknown):
+            return _NO_STEP
+        is_hidden = changes > 1 or (changes > 0 and gap_s > 0)
         late_s = self._notes.late_s(before.seq, line)
         if changes and not is_unknown and self._adds_up(before, line, gap_s):
             return Step(gap_s, adds_up=True)
@@ -243,15 +257,22 @@ class LimiterAccount:
                 return False
         return True
 
-    def _replay(self, line: Line, step: Step) -> bool:
-        is_over = False
-        for bucket, over in enumerate(self._over):
-            unit = bucket % 2
-            over.tune(*in_force(line, bucket), step)
-            is_over = over.add(line, line.duration_s, line.passed[unit], line.largest[unit]) or is_over
-        return is_over
+    def _tune(self, line: Line, step: Step) -> None:
+        """Bring the buckets to the begin of a line."""
+        value = line.mode, line.rates, line.bursts
+        if value != self._value:
+            self._value = value
+            self._on = [held for held in self._held if None not in in_force(line, held.bucket)]
+            for held in self._held:
+                if held not in self._on:
+                    held.is_on, held.logged, self._over[held.bucket].is_on = False, None, False
+        for held in self._on:
+            bucket = held.bucket
+            rate, burst = line.rates[bucket], line.bursts[bucket]
+            self._over[bucket].tune(rate, burst, step)
+            held.tune(rate, burst, step, line.began[bucket])
 
-    def _replay_streams(self, line: Line, step: Step, amounts: tuple[int, ...], streams: Sequence[StreamsLine]) -> bool:
+    def _replay_streams(self, line: Line, step: Step, amounts: tuple[int, int], streams: Sequence[StreamsLine]) -> bool:
         is_over = False
         for unit, over in enumerate(self._streams):
             largest = (
@@ -306,8 +327,7 @@ class LimiterAccount:
     def _starved(self, line: Line, streams: Sequence[StreamsLine]) -> bool:
         """Return whether a stream waited while more than twice its part of the limit passed, at equal shares."""
         now = next((stream.starving for stream in streams if stream.starving is not None), None)
-        rates = [rate for rate in line.rates[:2] if rate]
-        if now is None or not rates or line.mode == OBSERVED:
+        if now is None or line.mode == OBSERVED or not any(line.rates[:2]):
             self._starving = None
             return False
         name, held, passed, is_alone = now
@@ -357,155 +377,135 @@ class LimiterAccount:
         self._doubt("waits", text, (*streams, *lines))
         return theirs - waited_s
 
-    def _serve(self, line: Line, step: Step, passed: tuple[int, ...], waits: "_StreamWaits") -> float | None:
-        """Replay a line; None if no stream waited, else the seconds waited in a window of ten with a shortfall."""
-        on: list[tuple[int, BalanceBounds]] = []
-        for bucket, held in enumerate(self._held):
-            held.tune(*in_force(line, bucket), step, line.began[bucket])
-            if held.is_on:
-                on.append((bucket, held))
+    def _serve(
+        self,
+        line: Line,
+        served: tuple[int, ...],
+        denied_s: float,
+        starved_s: float,
+        streams: Sequence[StreamsLine],
+    ) -> float | None:
+        """Replay a line; None if no stream waited, else the seconds waited in a window of ten with a shortfall.
+
+        Args:
+            line: The line.
+            served: Amounts that it passed, by the account that has less.
+            denied_s: Seconds waited that the line lacks.
+            starved_s: Wait of a stream that starved.
+            streams: The streams of its span.
+        """
+        on = self._on
         if not on:
             return None
-        taken = tuple(passed[bucket % 2] for bucket in range(len(BUCKETS)))
-        self._look_at_refusals(line, on, taken)
-        waited_s = min(line.waited_s + waits.denied_s, line.duration_s)
+        if line.rejected or self._refused:
+            self._look_at_refusals(line, served)
+        waited_s = min(line.waited_s + denied_s, line.duration_s)
         closed_s = max(0.0, waited_s - line.reserved_s - line.idle_s)
-        lacking_s = self._lacking(line, on, taken, closed_s)
-        perhaps_s = 0.0 if line.lacks_share else self._perhaps_lacking(line, on, waited_s, waits)
-        vanished_s = self._vanished(line, on, taken, closed_s if len(on) == 1 else None)
+        lacking_s = self._lacking(line, served, closed_s) if closed_s > 0 else 0.0
+        perhaps_s = self._perhaps_lacking(line, waited_s, streams) if line.reserved_s > 0 else 0.0
+        vanished_s = 0.0
+        for held in on:
+            unit = held.unit
+            bounds = held.after(line, served[unit], line.largest[unit], closed_s if len(on) == 1 else None)
+            vanished_s = max(vanished_s, self._settle(line, held, bounds))
         if waited_s <= 0:
             return None
-        unexplained_s = 0.0 if line.lacks_share else max(min(lacking_s + vanished_s, waited_s), waits.starved_s)
-        late_s = 0.0 if line.lacks_share else self._late(line, on)
-        short_s = min(waited_s, unexplained_s + late_s)
-        certain = WaitedLine(line, waited_s, short_s, unexplained_s, passed, late_s)
-        perhaps = msgspec.structs.replace(certain, short_s=min(waited_s, unexplained_s + perhaps_s))
-        return waited_s if self._owe(certain, perhaps) else 0.0
-
-    def _owe(self, certain: WaitedLine, perhaps: WaitedLine) -> bool:
-        """Return whether there is a certain shortfall; doubt the line if there may be a larger one."""
-        is_perhaps, is_certain = self._perhaps.add(perhaps), self._owing.add(certain)
-        if is_perhaps and not is_certain:
-            self._doubt_reserved(certain.line)
-        return is_certain
+        if line.lacks_share:
+            waited = WaitedLine(line, served, waited_s, 0.0, 0.0, 0.0)
+        else:
+            unexplained_s = max(min(lacking_s + vanished_s, waited_s), starved_s)
+            late_s = self._late(line) if line.idle_s > 0 else 0.0
+            waited = WaitedLine(line, served, waited_s, unexplained_s, late_s, perhaps_s)
+        is_short, is_perhaps_short = self._owing.add(waited)
+        if is_perhaps_short and not is_short:
+            self._doubt_reserved(line)
+        return waited_s if is_short else 0.0
 
     def _doubt_reserved(self, line: Line) -> None:
         text = "tokens were reserved while a stream waited, by its own line"
         self._doubt("unconfirmed", f"{text}, and no other line confirms that", (line,))
 
-    def _perhaps_lacking(
-        self, line: Line, on: list[tuple[int, BalanceBounds]], waited_s: float, waits: "_StreamWaits"
-    ) -> float:
+    def _perhaps_lacking(self, line: Line, waited_s: float, streams: Sequence[StreamsLine]) -> float:
         """Return the further shortfall in seconds, if only reserved tokens count that the log confirms.
 
         Reserved tokens are for a stream that waits on another limit. Its wait is at least as long as the time reserved,
         and names the other limit if the time reserved goes on to the end of the line. Only an entry as large as the
         burst takes too much from a full bucket.
         """
-        goes_on = line.reserved_s >= line.duration_s - CONTIGUOUS_S
-        confirmed_s = waits.elsewhere_s if goes_on else waits.crossing_s
+        if line.reserved_s >= line.duration_s - CONTIGUOUS_S:
+            confirmed_s = sum(stream.elsewhere_wait_s for stream in streams)
+        else:
+            confirmed_s = sum(stream.crossing_wait_s for stream in streams)
         doubtful_s = max(0.0, line.reserved_s - confirmed_s)
-        busy_s = waited_s - line.idle_s
-        if not any(self._largest_offered[bucket % 2] >= held.burst for bucket, held in on):
-            full_s = busy_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
+        if not any(self._largest_offered[held.unit] >= held.burst for held in self._on):
+            full_s = waited_s - line.idle_s - sum(held.with_room_s(line) for held in self._on)
             doubtful_s = max(doubtful_s, min(line.reserved_s, full_s))
         return min(max(0.0, waited_s), doubtful_s)
 
-    def _look_at_refusals(self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...]) -> None:
-        """Doubt refusals while every bucket had a token and no stream waited."""
-        self._look_at_overflow(line, on)
-        left = min(held.least - taken[bucket] for bucket, held in on)
-        if line.rejected and line.waited_s <= 0 and left >= 1:
-            self._doubt(
-                "refused",
-                f"it refused {line.rejected:,} messages, and always held at least {left:,.1f} tokens",
-                (line,),
-            )
+    def _look_at_refusals(self, line: Line, served: tuple[int, ...]) -> None:
+        """Doubt refusals while every bucket had a token and no stream waited.
 
-    def _look_at_overflow(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> None:
-        """Count refusals as unseen that may have come while the buckets had no room: the line lacks their times.
-
-        A client that begins or ends within a line leaves the bucket full for a part of the time. So only a line between
-        two others with refusals counts.
+        Refusals that may have come while the buckets had no room are unseen: the line lacks their times. A client that
+        begins or ends within a line leaves the bucket full for a part of the time. So only a line between two others
+        with refusals counts.
         """
+        left = min(held.least - served[held.unit] for held in self._on)
+        if line.rejected and line.waited_s <= 0 and left >= 1:
+            text = f"it refused {line.rejected:,} messages, and always held at least {left:,.1f} tokens"
+            self._doubt("refused", text, (line,))
         before, self._refused = self._refused, None
         if line.mode != REJECTING or not line.rejected:
             return
-        goes_on = before is not None and line.at_us[0] - before[0].at_us[1] <= CONTIGUOUS_S * 1e6
+        goes_on = before is not None and line.at_us[0] - before[0].at_us[1] <= _UNTIL_US
         if before is not None and goes_on and before[1] > 0:
             self._owing.hide(*before)
-        full_s = min(line.overflow[bucket] / held.rate - held.gap_s for bucket, held in on)
-        refused_s = max((line.rejected / held.rate for bucket, held in on if bucket == 0), default=inf)
+        full_s = min(line.overflow[held.bucket] / held.rate - held.gap_s for held in self._on)
+        refused_s = max((line.rejected / held.rate for held in self._on if held.bucket == 0), default=inf)
         self._refused = line, min(full_s, refused_s) if goes_on else 0.0
 
-    def _lacking(
-        self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float
-    ) -> float:
+    def _lacking(self, line: Line, served: tuple[int, ...], closed_s: float) -> float:
         """Return the seconds for which the limiter had tokens while a stream waited, beyond a late timer's time."""
-        if closed_s <= 0:
-            return 0.0
-        open_s = self._open_s(line, on, taken, closed_s)
-        hidden_s = min(LATE_S, closed_s, *(unspent_s(line, bucket, held) for bucket, held in on))
+        on = self._on
+        hidden_s = min(LATE_S, closed_s, *(held.unspent_s(line) for held in on))
         if hidden_s > 0:
             self._owing.hide(line, hidden_s)
-        # A wait that is shorter than a timer may be late lacks nothing, whatever there is.
-        return max(self._without_room(line, on, closed_s), min(open_s, closed_s) - LATE_S)
-
-    def _open_s(
-        self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], closed_s: float
-    ) -> float:
-        """Return the seconds for which each bucket held more than a token while a stream waited; below 0 for none."""
         if len(on) == 1:
-            ((bucket, held),) = on
-            kept = held.least + held.owed_rate * closed_s - taken[bucket] - 1
-            return kept / held.rate
-        spans = [
-            min(line.duration_s, max(0.0, (taken[bucket] - held.least + 1) / held.owed_rate)) for bucket, held in on
-        ]
-        shared_s = _shared_s(line, taken, *(held for _, held in on)) if len(on) == 2 else 0.0
-        return closed_s - max(*spans, sum(spans) - shared_s)
-
-    def _without_room(self, line: Line, on: list[tuple[int, BalanceBounds]], closed_s: float) -> float:
-        """Return the seconds that a stream waited while no bucket had room, less a late timer's time per wait.
-
-        A bucket that binds is not full: it has room for the tokens that it earns until the timer fires.
-        """
-        without_s = closed_s - sum(held.with_room_s(line, bucket) for bucket, held in on)
+            (held,) = on
+            open_s = (held.least + held.owed_rate * closed_s - served[held.unit] - 1) / held.rate
+        else:
+            spans = [
+                min(line.duration_s, max(0.0, (served[held.unit] - held.least + 1) / held.owed_rate)) for held in on
+            ]
+            shared_s = _shared_s(line, served, *on) if len(on) == 2 else 0.0
+            open_s = closed_s - max(*spans, sum(spans) - shared_s)
+        # A bucket that binds is not full: it has room for the tokens that it earns until the timer fires.
+        without_s = closed_s - sum(held.with_room_s(line) for held in on)
         if without_s <= CONTIGUOUS_S:
-            return 0.0
-        if not _is_waited_through(line):
-            return without_s
-        granted_s = min(without_s, self._grant_s)
-        self._grant_s -= granted_s
-        return without_s - granted_s
+            without_s = 0.0
+        elif line.is_waited_through:
+            # A late timer's time is granted once in each wait.
+            granted_s = min(without_s, self._grant_s)
+            self._grant_s -= granted_s
+            without_s -= granted_s
+        # A wait that is shorter than a timer may be late lacks nothing, whatever there is.
+        return max(without_s, min(open_s, closed_s) - LATE_S)
 
-    def _late(self, line: Line, on: list[tuple[int, BalanceBounds]]) -> float:
+    def _late(self, line: Line) -> float:
         """Return the seconds that the limiter was late by its own line, less the seconds of standstills."""
-        late_s = min(line.idle_s, *(lost_s(line, bucket, held) for bucket, held in on))
+        late_s = min(line.idle_s, *(held.lost_s(line) for held in self._on))
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s
         return late_s - still_s
 
-    def _vanished(
-        self, line: Line, on: list[tuple[int, BalanceBounds]], taken: tuple[int, ...], alone_s: float | None
-    ) -> float:
-        """Settle all buckets; returns the most seconds' worth of tokens that a bucket lost."""
-        most_s = 0.0
-        for bucket, held in on:
-            bounds = held.after(line, taken[bucket], line.largest[bucket % 2], alone_s)
-            most_s = max(most_s, self._settle(line, bucket, held, line.passed[bucket % 2], bounds))
-        return most_s
-
-    def _settle(self, line: Line, bucket: int, held: BalanceBounds, taken: int, bounds: tuple[float, float]) -> float:
+    def _settle(self, line: Line, held: BalanceBounds, bounds: tuple[float, float]) -> float:
         """Settle a bucket's balance after the line; returns the seconds' worth of tokens that it lost.
 
         Args:
             line: The line.
-            bucket: Which of `BUCKETS`.
-            held: Its balance before the line.
-            taken: Tokens taken, by the line.
+            held: The bucket's balance before the line.
             bounds: As `BalanceBounds.after`.
         """
+        bucket, taken = held.bucket, line.passed[held.unit]
         balance, before, (least, most) = line.tokens[bucket], held.logged, bounds
         held.logged = balance
         if balance is None:
@@ -528,7 +528,7 @@ class LimiterAccount:
             expected = balance + missing
         if abs(missing) <= tolerance:
             return 0.0
-        unit = BUCKETS[bucket].removeprefix("peak_")
+        unit = BUCKETS[held.unit]
         text = f"its bucket should hold {expected:,.2f} {unit} at the end of the line, and holds {balance:,.2f}"
         self._doubt("books", text, (line,))
         return max(0.0, missing) / held.rate
@@ -536,10 +536,13 @@ class LimiterAccount:
     # ---- out
 
     def _count(self, line: Line, *, over: bool, short: float | None) -> None:
-        is_judged = any(replay.is_on for replay in self._over)
+        is_judged = bool(self._on)
         if not is_judged and short is None:
             return
-        minute = self._minutes.setdefault(line.wall_us[1] // 60_000_000, Minute())
+        number = line.wall_us[1] // 60_000_000
+        minute = self._minutes.get(number)
+        if minute is None:
+            minute = self._minutes[number] = Minute()
         self._when_over.add(line.wall_us[0], line.duration_s, is_broken=over)
         self._when_short.add(line.wall_us[0], short or 0.0, is_broken=bool(short))
         if is_judged:
@@ -554,12 +557,18 @@ class LimiterAccount:
         """Keep the first contradiction of each kind, and how many there are."""
         doubt = self._doubts.get(kind)
         if doubt is not None:
-            doubt.times += 1
+            self._doubts[kind] = msgspec.structs.replace(doubt, times=doubt.times + 1)
             return
-        first = min(lines, key=lambda line: line.seq)
-        last = max(lines, key=lambda line: line.seq)
-        start_us, end_us = min(line.wall_us[0] for line in lines), max(line.wall_us[1] for line in lines)
-        self._doubts[kind] = Doubt(kind, text, start_us, end_us, place_of(first), place_of(last))
+        times = [line.wall_us for line in lines]
+        self._doubts[kind] = DoubtFacts(
+            **self._limiter,
+            what=kind,
+            said=text,
+            start=moment(min(start_us for start_us, _ in times)),
+            end=moment(max(end_us for _, end_us in times)),
+            first_line=place_of(min(lines, key=_NUMBER)),
+            last_line=place_of(max(lines, key=_NUMBER)),
+        )
 
 
 def _rounding(rate: float) -> float:
@@ -583,8 +592,10 @@ def _seconds_of(line: Line, amount: Sequence[int]) -> float:
     return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)
 
 
-def _sums(lines: Sequence[Line | StreamsLine]) -> tuple[int, ...]:
-    return tuple(sum(line.passed[unit] for line in lines) for unit in range(2))
+def _sums(lines: Sequence[Line | StreamsLine]) -> tuple[int, int]:
+    if len(lines) == 1:
+        return lines[0].passed
+    return sum(line.passed[0] for line in lines), sum(line.passed[1] for line in lines)
 
 
 def _has_limit(line: Line, unit: int, limit: float, *, is_calm: bool) -> bool:
@@ -598,23 +609,19 @@ def _has_limit(line: Line, unit: int, limit: float, *, is_calm: bool) -> bool:
     return not is_calm or line.published[unit] is not None or abs(own - limit) <= ROUNDING * limit
 
 
-def _is_waited_through(line: Line) -> bool:
-    """Return whether a stream waited through the whole line."""
-    return line.waited_s >= line.duration_s - CONTIGUOUS_S
-
-
 def _is_limited(lines: Sequence[Line], unit: int) -> bool:
     return any(line.rates[unit] is not None for line in lines)
 
 
-def judged(notes: RunNotes, items: Iterable[Line | StreamsLine]) -> Judged:
+def judged(limiter: Mapping[str, Any], notes: RunNotes, items: Iterable[Line | StreamsLine]) -> Judged:
     """Replay all lines of one limiter in one run.
 
     Args:
+        limiter: The fields of a `LimiterRunKey`.
         notes: Of the run.
         items: In the order of their begins.
     """
-    account = LimiterAccount(notes)
+    account = LimiterAccount(limiter, notes)
     for lines, streams in stretches(items):
         account.add(lines, streams)
     return account.close()
@@ -630,7 +637,7 @@ def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line],
         is_within = item.at_us[0] < item.at_us[1] <= end_us and not (isinstance(item, Line) and lines)
         overlaps = item.at_us[0] < end_us - 1000 or is_within or item.at_us == (start_us, end_us)
         if (lines or streams) and not overlaps:
-            yield sorted(lines, key=lambda line: line.seq), streams
+            yield sorted(lines, key=_NUMBER), streams
             lines, streams = [], []
         if not lines and not streams:
             start_us, end_us = item.at_us
@@ -640,4 +647,4 @@ def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line],
         else:
             streams.append(item)
     if lines or streams:
-        yield sorted(lines, key=lambda line: line.seq), streams
+        yield sorted(lines, key=_NUMBER), streams

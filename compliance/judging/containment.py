@@ -1,9 +1,11 @@
 """Containment of one bucket: the amount passed is compared with a bucket that is replayed from full."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
-from compliance.judging.facts import Window
+from compliance.judging.facts import ContainmentFacts, moment
 from compliance.judging.lines import BUCKETS, ROUNDING, Line, Step, StreamsLine, excess_tolerance, place_of
 
 
@@ -24,7 +26,8 @@ class ContainmentReplay:
     begin_passed: int = 0
     passed: int = 0
     record: float = -inf
-    worst: Window | None = None
+    worst: tuple[float, Line | StreamsLine, Line | StreamsLine, int, float] | None = None
+    """The window with the largest excess: the excess, its first and last line, the amount passed, and the rate."""
     extra: float = 0.0
     """Tokens also earned in the next line, before a change came into force."""
 
@@ -81,38 +84,33 @@ class ContainmentReplay:
             return False
         excess = -self.room - largest
         tolerance = excess_tolerance(self.rate)
-        window_passed = self.passed - self.begin_passed
-        if self.worst is None or excess > self.worst.excess + ROUNDING:
-            self.worst = Window(
-                unit=BUCKETS[self.unit],
-                is_peak=self.is_peak,
-                basis=self.basis,
-                start_us=self.begin.wall_us[0],
-                end_us=line.wall_us[1],
-                passed=float(window_passed),
-                allowed=window_passed - excess,
-                limit=self.rate,
-                excess=excess,
-                first_line=place_of(self.begin),
-                last_line=place_of(line),
-            )
+        if self.worst is None or excess > self.worst[0] + ROUNDING:
+            self.worst = excess, self.begin, line, self.passed - self.begin_passed, self.rate
         is_over = excess > max(tolerance, self.record + ROUNDING)
         self.record = max(self.record, excess) if excess > tolerance else -inf
         return is_over
 
+    def facts(self, limiter: Mapping[str, Any]) -> ContainmentFacts | None:
+        """Return the worst window; None if nothing passed."""
+        if self.worst is None:
+            return None
+        excess, first, last, passed, rate = self.worst
+        return ContainmentFacts(
+            **limiter,
+            unit=BUCKETS[self.unit],
+            is_peak=self.is_peak,
+            basis=self.basis,
+            start=moment(first.wall_us[0]),
+            end=moment(last.wall_us[1]),
+            passed=float(passed),
+            allowed=passed - excess,
+            limit=rate,
+            excess=excess,
+            first_line=place_of(first),
+            last_line=place_of(last),
+        )
+
     def go_on_from(self, other: "ContainmentReplay") -> None:
         """Go on from a line up to which the two accounts are the same."""
-        for name in (
-            "room",
-            "rate",
-            "burst",
-            "made_at",
-            "unpaid_s",
-            "is_on",
-            "begin",
-            "begin_passed",
-            "passed",
-            "record",
-            "extra",
-        ):
-            setattr(self, name, getattr(other, name))
+        unit, is_peak, basis, worst = self.unit, self.is_peak, self.basis, self.worst
+        vars(self).update(vars(other) | {"unit": unit, "is_peak": is_peak, "basis": basis, "worst": worst})

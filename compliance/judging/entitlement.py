@@ -1,12 +1,14 @@
 """Entitlement: the least balance of each bucket while a stream waits, and the sums of amounts kept back."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
+from typing import Any
 
 from msgspec import Struct
 
-from compliance.judging.facts import Owed
+from compliance.judging.facts import EntitlementFacts, moment
 from compliance.judging.lines import (
     CLOCK_RESOLUTION_S,
     CONTIGUOUS_S,
@@ -30,12 +32,14 @@ class BalanceBounds:
     """The least and the most that one bucket may hold.
 
     Attributes:
+        bucket: The place among `BUCKETS`.
         logged: The balance in the line before, where nothing lies in between.
         made_at: The highest rate at which a debt may have been made.
         made_low: The lowest rate at which a debt may have been made; 0: not known.
         goes_on: The limit's value is that of the line before, and was the same in between.
     """
 
+    bucket: int = 0
     least: float = -inf
     most: float = inf
     rate: float = 0.0
@@ -57,7 +61,7 @@ class BalanceBounds:
             began: The balance of a bucket that was made after a restart, and was not full.
         """
         self.gap_s = step.gap_s
-        is_same = (rate, burst) == (self.rate, self.burst)
+        is_same = rate == self.rate and burst == self.burst
         self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
         if rate is None or burst is None:
             self.is_on, self.logged = False, None
@@ -129,14 +133,33 @@ class BalanceBounds:
             least = max(least, 1.0 - max(largest, 1))
         return least, max(least, most)
 
-    def with_room_s(self, line: Line, bucket: int) -> float:
+    @property
+    def unit(self) -> int:
+        """0 for messages, 1 for bytes."""
+        return self.bucket % 2
+
+    def with_room_s(self, line: Line) -> float:
         """Return the longest time for which the bucket had room for tokens in a line and since the one before.
 
         If that is not known, or a late timer's time uses up a burst, the whole time counts.
         """
         lasts_s = line.duration_s + self.gap_s
-        is_known = self.goes_on and line.tokens[bucket] is not None and self.burst >= self.rate * LATE_S
-        return max(0.0, lasts_s - line.overflow[bucket] / self.rate) if is_known else lasts_s
+        is_known = self.goes_on and line.tokens[self.bucket] is not None and self.burst >= self.rate * LATE_S
+        return max(0.0, lasts_s - line.overflow[self.bucket] / self.rate) if is_known else lasts_s
+
+    def lost_s(self, line: Line) -> float:
+        """Return the seconds' worth without room, and that it still holds at the end: late tokens are not lost."""
+        balance = line.tokens[self.bucket]
+        if balance is None:
+            return inf
+        return (line.overflow[self.bucket] + max(0.0, balance - 1 - self.rate * LATE_S)) / self.rate
+
+    def unspent_s(self, line: Line) -> float:
+        """Return the seconds' worth that no stream may have got: without room, and the rest where none waits."""
+        balance = line.tokens[self.bucket]
+        if line.is_waited_through:
+            return line.overflow[self.bucket] / self.rate
+        return inf if balance is None else (line.overflow[self.bucket] + max(0.0, balance)) / self.rate
 
     @property
     def owed_rate(self) -> float:
@@ -164,44 +187,60 @@ class Starvation:
 
 
 class WaitedLine(Struct, array_like=True):
-    """One line in which a stream waited, for the windows of entitlement."""
+    """One line in which a stream waited, for the windows of entitlement: seconds waited, and seconds' worth lacking."""
 
     line: Line
-    waited_s: float
-    short_s: float
-    unexplained_s: float
     passed: tuple[int, ...]
+    waited_s: float
+    unexplained_s: float
+    """Lacking, and not explained by late timers."""
     late_s: float
+    """Lacking because the limiter was late, by its own line."""
+    perhaps_s: float
+    """Lacking if tokens were not reserved, as no other line confirms."""
+
+    @property
+    def short_s(self) -> float:
+        """The shortfall that is certain."""
+        return min(self.waited_s, self.unexplained_s + self.late_s)
+
+    @property
+    def sums(self) -> "Sums":
+        """Waited; short; unexplained; short if no token was reserved."""
+        perhaps_s = min(self.waited_s, self.unexplained_s + self.perhaps_s)
+        return self.waited_s, self.short_s, self.unexplained_s, perhaps_s
 
 
 class OwedSums:
     """Sums of amounts owed and lacking, over ten seconds and over the whole run."""
 
     def __init__(self) -> None:
-        self._recent: deque[WaitedLine] = deque()
-        self._all = [0.0, 0.0, 0.0]
-        self._sums = [0.0, 0.0, 0.0]
+        self._recent: deque[tuple[WaitedLine, Sums]] = deque()
+        self._all = self._sums = (0.0, 0.0, 0.0, 0.0)
         self._worst: tuple[float, list[WaitedLine]] | None = None
-        self._hidden: deque[WaitedLine] = deque()
+        self._hidden: deque[tuple[Line, float]] = deque()
         self.unseen_s = 0.0
         self.still_s = 0.0
 
-    def add(self, waited: WaitedLine) -> bool:
-        """Add a line; returns whether the ten seconds that end with it have a shortfall."""
-        recent, sums = self._recent, self._sums
-        recent.append(waited)
-        for place, value in enumerate((waited.waited_s, waited.short_s, waited.unexplained_s)):
-            sums[place] += value
-            self._all[place] += value
-        begin_us = waited.line.at_us[1] - round(OWED_WINDOW_S * 1e6)
-        while recent[0].line.at_us[1] <= begin_us:
-            old = recent.popleft()
-            for place, value in enumerate((old.waited_s, old.short_s, old.unexplained_s)):
-                sums[place] -= value
-        deficit = max(sums[1] - SHORT_S, sums[2] - UNEXPLAINED_S)
+    def add(self, waited: WaitedLine) -> tuple[bool, bool]:
+        """Add a line; returns whether the ten seconds that end with it have a shortfall, and may have one."""
+        own, recent, begin_us = waited.sums, self._recent, waited.line.at_us[1] - round(OWED_WINDOW_S * 1e6)
+        self._all = _plus(self._all, own, 1)
+        sums = _plus(self._sums, own, 1)
+        recent.append((waited, own))
+        while recent[0][0].line.at_us[1] <= begin_us:
+            sums = _plus(sums, recent.popleft()[1], -1)
+        self._sums = sums
+        deficit, perhaps = _deficits(sums, 0.0)
         if self._worst is None or deficit > self._worst[0] + ROUNDING:
-            self._worst = deficit, list(recent)
-        return deficit > CLOCK_RESOLUTION_S
+            self._worst = deficit, [line for line, _ in recent]
+        return deficit > CLOCK_RESOLUTION_S, perhaps > CLOCK_RESOLUTION_S
+
+    @property
+    def is_perhaps_short(self) -> bool:
+        """True if the whole may have a shortfall, and no certain one."""
+        certain, perhaps = _deficits(self._all, SHORT_SHARE)
+        return certain <= CLOCK_RESOLUTION_S < perhaps
 
     def hide(self, line: Line, seconds: float) -> None:
         """Note a line with a possible shortfall that does not show.
@@ -211,25 +250,26 @@ class OwedSums:
             seconds: The possible shortfall, in seconds of the limit.
         """
         hidden = self._hidden
-        hidden.append(WaitedLine(line, 0.0, seconds, 0.0, line.passed, 0.0))
-        while hidden[0].line.at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):
+        hidden.append((line, seconds))
+        while hidden[0][0].at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):
             hidden.popleft()
-        self.unseen_s = max(self.unseen_s, sum(waited.short_s for waited in hidden))
+        self.unseen_s = max(self.unseen_s, sum(seconds for _, seconds in hidden))
         if self._worst is None:
-            self._worst = -UNEXPLAINED_S, [WaitedLine(line, 0.0, 0.0, 0.0, line.passed, 0.0)]
+            self._worst = -UNEXPLAINED_S, [WaitedLine(line, line.passed, 0.0, 0.0, 0.0, 0.0)]
 
-    def facts(self) -> Owed | None:
+    def facts(self, limiter: Mapping[str, Any]) -> EntitlementFacts | None:
         """Return the worst ten seconds and the whole; None without waits and hidden shortfalls."""
         if self._worst is None:
             return None
         deficit, window = self._worst
-        waited, short, unexplained = self._all
+        waited, short, *_ = self._all
         lacking = sum(line.short_s for line in window)
         first, last = window[0].line, window[-1].line
         passed = [sum(line.passed[unit] for line in window) for unit in range(2)]
-        return Owed(
-            start_us=first.wall_us[0],
-            end_us=last.wall_us[1],
+        return EntitlementFacts(
+            **limiter,
+            start=moment(first.wall_us[0]),
+            end=moment(last.wall_us[1]),
             waited_s=sum(line.waited_s for line in window),
             served_s=sum(line.waited_s for line in window) - lacking,
             deficit_s=deficit,
@@ -242,29 +282,28 @@ class OwedSums:
             last_line=place_of(last),
             whole_waited_s=waited,
             whole_served_s=waited - short,
-            whole_deficit_s=max(short - SHORT_SHARE * waited - SHORT_S, unexplained - UNEXPLAINED_S),
+            whole_deficit_s=_deficits(self._all, SHORT_SHARE)[0],
             unseen_s=min(OWED_WINDOW_S, self.unseen_s + SHORT_S),
             still_s=self.still_s,
         )
+
+
+Sums = tuple[float, float, float, float]
+
+
+def _plus(sums: Sums, more: Sums, sign: int) -> Sums:
+    one, two, three, four = more
+    return sums[0] + sign * one, sums[1] + sign * two, sums[2] + sign * three, sums[3] + sign * four
+
+
+def _deficits(sums: Sums, share: float) -> tuple[float, float]:
+    """Return by how much more is lacking than may be, for certain and perhaps; a share of the time waited may be."""
+    waited, short, unexplained, perhaps = sums
+    allowed = share * waited + SHORT_S
+    return max(short - allowed, unexplained - UNEXPLAINED_S), max(perhaps - allowed, unexplained - UNEXPLAINED_S)
 
 
 def _owed(window: list[WaitedLine], passed: list[int], unit: int) -> float | None:
     if all(waited.line.rates[unit] is None for waited in window):
         return None
     return passed[unit] + sum((waited.line.rates[unit] or 0) * waited.short_s for waited in window)
-
-
-def lost_s(line: Line, bucket: int, held: BalanceBounds) -> float:
-    """Return the seconds' worth that a bucket had no room for, or still holds at the end: late tokens are not lost."""
-    balance = line.tokens[bucket]
-    if balance is None:
-        return inf
-    return (line.overflow[bucket] + max(0.0, balance - 1 - held.rate * LATE_S)) / held.rate
-
-
-def unspent_s(line: Line, bucket: int, held: BalanceBounds) -> float:
-    """Return the seconds' worth that no stream may have got: tokens without room, and the rest where none waits."""
-    balance = line.tokens[bucket]
-    if line.waited_s >= line.duration_s - CONTIGUOUS_S:
-        return line.overflow[bucket] / held.rate
-    return inf if balance is None else (line.overflow[bucket] + max(0.0, balance)) / held.rate

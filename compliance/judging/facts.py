@@ -1,7 +1,7 @@
 """Plain values between Spark and the judging, in this order: runs, spells, input facts, and results.
 
 Facts (`…Facts`) are small sums, one of each kind a row. The result for one limiter of one run (`Judged` and its parts)
-has times in microseconds since 1970. Spells are the stretches of time in which a promise was broken: how often, the
+is of such facts. Spells are the stretches of time in which a promise was broken: how often, the
 first time, and the longest.
 
 The latest run of each proxy decides how far the log reaches, even where clocks were wrong. Runs of one proxy follow
@@ -35,12 +35,18 @@ from compliance.figures.facts import (
     TenantDayFacts,
 )
 from compliance.figures.what_if import Proposal
+from compliance.schema import BEGIN_OF_1970
 
 AHEAD = timedelta(hours=1)
 """The time by which a proxy's clock may differ from the reader's."""
 SILENT = timedelta(seconds=60)
 """A run without an orderly end that stops this long before the log does has fallen silent."""
 Moment = TypeVar("Moment", int, datetime)
+
+
+def moment(micros: int) -> datetime:
+    """Microseconds since 1970 as a time."""
+    return BEGIN_OF_1970 + timedelta(microseconds=micros)
 
 
 class RunEnd(NamedTuple, Generic[Moment]):
@@ -157,6 +163,12 @@ class Spelling:
             self._lasts_s += seconds
             if self.times == 1 or self._lasts_s > self.longest_s:
                 self.longest_us, self.longest_s = self._begin_us, self._lasts_s
+
+    def spells(self) -> Spells | None:
+        """Return what was found; None if there is no spell."""
+        first, longest = moment(self.first_us), moment(self.longest_us)
+        spells = Spells(times=self.times, seconds=self.seconds, first=first, longest=longest, longest_s=self.longest_s)
+        return spells if self.times else None
 
 
 def together(spells: Iterable[Spells | None]) -> Spells | None:
@@ -646,58 +658,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         return [run.end for run in self.runs]
 
 
-class Window(Struct):
-    """The worst window of one bucket by one account, as `ContainmentFacts`; times are microseconds since 1970."""
-
-    unit: str
-    is_peak: bool
-    basis: str
-    start_us: int
-    end_us: int
-    passed: float
-    allowed: float
-    limit: float
-    excess: float
-    first_line: LinePlace
-    last_line: LinePlace
-
-
-class Owed(Struct):
-    """Amounts owed, as `EntitlementFacts`; times are microseconds since 1970."""
-
-    start_us: int
-    end_us: int
-    waited_s: float
-    served_s: float
-    deficit_s: float
-    late_s: float
-    passed_messages: int
-    passed_bytes: int
-    owed_messages: float | None
-    owed_bytes: float | None
-    first_line: LinePlace
-    last_line: LinePlace
-    whole_waited_s: float
-    whole_served_s: float
-    whole_deficit_s: float
-    unseen_s: float
-    still_s: float = 0.0
-
-
-class Doubt(Struct):
-    """A contradiction in the log, as `DoubtFacts`; times are microseconds since 1970."""
-
-    what: str
-    said: str
-    start_us: int
-    end_us: int
-    first_line: LinePlace
-    last_line: LinePlace
-    times: int = 1
-
-
-@dataclass
-class Minute:
+class Minute(Struct):
     """Sums over lines that end in one minute; seconds."""
 
     judged_s: float = 0.0
@@ -707,15 +668,13 @@ class Minute:
     lines: int = 0
 
 
-@dataclass
-class Judged:
+class Judged(Struct):
     """The result for one limiter of one run."""
 
-    windows: list[Window]
-    entitlement: Owed | None
+    windows: list[ContainmentFacts]
+    entitlement: EntitlementFacts | None
+    doubts: list[DoubtFacts]
+    kept: KeptFacts
     minutes: dict[int, Minute]
-    doubts: list[Doubt]
-    over: Spelling
-    """When more passed than is allowed."""
-    short: Spelling
-    """When less passed than was owed."""
+    alone: LimiterFacts | None = None
+    """The facts of a limit that only streams name; None for others."""

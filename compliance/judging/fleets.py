@@ -28,8 +28,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts, LinePlace, OutsideProxy
-from compliance.judging.judge import moment
+from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts, LinePlace, OutsideProxy, moment
 from compliance.judging.lines import CLOCKS_APART_S, excess_tolerance
 from compliance.schema import BOOT, OBSERVED, has_share, rfc3339
 from compliance.session import local_frame

@@ -4,8 +4,8 @@ Lines of one limiter come in the order of their begins. So memory holds one limi
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -15,62 +15,29 @@ from pyspark.sql import functions as F
 
 from compliance.figures.rates import scoped
 from compliance.judging.account import judged
-from compliance.judging.facts import (
-    ContainmentFacts,
-    Doubt,
-    DoubtFacts,
-    EntitlementFacts,
-    Judged,
-    KeptFacts,
-    LimiterFacts,
-    Owed,
-    Spelling,
-    Spells,
-    Window,
-)
+from compliance.judging.facts import Judged, LimiterFacts, moment
 from compliance.judging.lines import BUCKETS, Line, RunNotes, StreamsLine
-from compliance.schema import BEGIN_OF_1970, LIMITER
+from compliance.schema import LIMITER
 
 Notes = Mapping[tuple[str, str], RunNotes]
 """Notes of runs; a run that is not in it has none."""
 _UNITS = BUCKETS[:2]
+_OF_UNITS = ("limit", "burst", "peak", "peak_burst", "published", "share", "passed", "largest_entry")
+_OF_BUCKETS = ("tokens", "overflow", "began")
 _LINE = (
     "source",
     "mode",
-    *(f"limit_{unit}" for unit in _UNITS),
-    *(f"burst_{unit}" for unit in _UNITS),
-    *(f"peak_{unit}" for unit in _UNITS),
-    *(f"peak_burst_{unit}" for unit in _UNITS),
-    *(f"published_{unit}" for unit in _UNITS),
-    *(f"share_{unit}" for unit in _UNITS),
-    *(f"passed_{unit}" for unit in _UNITS),
-    *(f"largest_entry_{unit}" for unit in _UNITS),
+    *(f"{name}_{unit}" for name in _OF_UNITS for unit in _UNITS),
     "throttled_ms",
     "idle_ms",
     "reserved_ms",
     "rejected_messages",
-    *(f"tokens_{bucket}" for bucket in BUCKETS),
-    *(f"overflow_{bucket}" for bucket in BUCKETS),
-    *(f"began_{bucket}" for bucket in BUCKETS),
+    *(f"{name}_{bucket}" for name in _OF_BUCKETS for bucket in BUCKETS),
 )
 _HEAD = ("tenant", "namespace", "seq", "file", "line", "start_us", "end_us", "wall_start", "wall_end", "duration_ms")
 _OUT = "tenant string, score double, waits double, facts binary, minute long, " + ", ".join(
     f"{name} double" for name in ("judged_s", "over_s", "waited_s", "short_s")
 )
-
-
-class JudgedLimiter(msgspec.Struct):
-    """The result for one limiter of one run, without its minutes."""
-
-    windows: list[Window]
-    owed: Owed | None
-    doubts: list[Doubt]
-    kept: tuple[int, float, float]
-    """Lines, seconds judged, seconds waited."""
-    over: Spells | None
-    short: Spells | None
-    alone: LimiterFacts | None
-    """The facts of a limit that only streams name; None for others."""
 
 
 def with_waits(lines: DataFrame) -> DataFrame:
@@ -199,11 +166,13 @@ def is_exempt() -> Column:
 def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in batch.to_pylist())
-        for key, of_limiter in groupby(rows, key=lambda row: tuple(row[name] for name in LIMITER)):
-            seen = _Seen(key, of_limiter)
-            of_run = notes.get((key[0], key[1]), RunNotes())
-            result = judged(of_run.of_limiter(*key[2:]), seen.items())
-            yield _batch(key, seen, result)
+        for key, of_limiter in groupby(rows, key=itemgetter(*LIMITER)):
+            limiter = dict(zip(LIMITER, key, strict=True))
+            seen = _Seen(of_limiter)
+            of_run = notes.get((key[0], key[1]), RunNotes()).of_limiter(*key[2:])
+            result = judged(limiter, of_run, seen.items())
+            result.alone = seen.alone(limiter)
+            yield _batch(limiter | {"tenant": seen.tenant}, result)
 
     return work
 
@@ -211,8 +180,7 @@ def _worker(notes: dict[tuple[str, str], RunNotes]) -> Callable[[Iterator[pa.Rec
 class _Seen:
     """The rows of one limiter as they go by."""
 
-    def __init__(self, key: tuple[str, ...], rows: Iterator[dict[str, Any]]) -> None:
-        self._key = key
+    def __init__(self, rows: Iterator[dict[str, Any]]) -> None:
         self._rows = rows
         self._first: dict[str, Any] | None = None
         self._last: dict[str, Any] | None = None
@@ -231,22 +199,17 @@ class _Seen:
                 continue
             if not self._has_lines:
                 self._first, self._last = self._first or row, row
-                self._named = row if _both(row, "limit") != (None, None) else self._named
-                self._passed = [sum(pair) for pair in zip(self._passed, _both(row, "passed"), strict=True)]
+                self._named = row if _LIMITS(row) != (None, None) else self._named
+                self._passed = [sum(pair) for pair in zip(self._passed, _PASSED(row), strict=True)]
             yield streams_of(row)
 
-    def alone(self) -> LimiterFacts | None:
+    def alone(self, limiter: Mapping[str, Any]) -> LimiterFacts | None:
         """Return the facts of a limit that only streams name; None for others."""
         if self._has_lines or self._first is None or self._last is None or self._named is None:
             return None
-        proxy_id, boot_id, direction, level, name = self._key
         named = self._named
         return LimiterFacts(
-            proxy_id=proxy_id,
-            boot_id=boot_id,
-            direction=direction,
-            level=level,
-            name=name,
+            **limiter,
             tenant=named["tenant"],
             namespace=named["namespace"],
             source=named["source"] or "",
@@ -268,107 +231,85 @@ class _Seen:
         )
 
 
+def _getter(*names: str) -> Callable[[Mapping[str, Any]], Any]:
+    return itemgetter(*(f"{name}_{unit}" for name in names for unit in _UNITS))
+
+
+_PLACE, _AT, _WALL = itemgetter("file", "line"), itemgetter("start_us", "end_us"), itemgetter("wall_start", "wall_end")
+_RATES, _BURSTS = _getter("limit", "peak"), _getter("burst", "peak_burst")
+_LIMITS, _LEAST_LIMITS, _PUBLISHED, _PASSED = map(_getter, ("limit", "least_limit", "published", "passed"))
+_SHARES, _LARGEST, _OFFERED, _HELD = map(_getter, ("share", "largest_entry", "largest_offered", "held"))
+_TOKENS, _OVERFLOW, _BEGAN = (itemgetter(*(f"{name}_{bucket}" for bucket in BUCKETS)) for name in _OF_BUCKETS)
+_NONE_OVER = (0.0,) * len(BUCKETS)
+
+
 def line_of(row: Mapping[str, Any]) -> Line:
     """Make a `Line` of a row of a limiter."""
+    passed, largest, overflow = _PASSED(row), _LARGEST(row), _OVERFLOW(row)
     return Line(
         seq=row["seq"],
-        place=(row["file"], row["line"]),
-        at_us=(row["start_us"], row["end_us"]),
-        wall_us=(row["wall_start"], row["wall_end"]),
+        place=_PLACE(row),
+        at_us=_AT(row),
+        wall_us=_WALL(row),
         duration_s=row["duration_ms"] / 1e3,
         source=row["source"],
         mode=row["mode"],
-        rates=(*_both(row, "limit"), *_both(row, "peak")),
-        bursts=(*_both(row, "burst"), *_both(row, "peak_burst")),
-        published=_both(row, "published"),
-        passed=_both(row, "passed"),
+        rates=_RATES(row),
+        bursts=_BURSTS(row),
+        published=_PUBLISHED(row),
+        passed=passed,
         # No entry is larger than all that passed.
-        largest=(
-            min(row["largest_entry_messages"], row["passed_messages"]),
-            min(row["largest_entry_bytes"], row["passed_bytes"]),
-        ),
+        largest=(min(largest[0], passed[0]), min(largest[1], passed[1])),
         waited_s=row["throttled_ms"] / 1e3,
         idle_s=(row["idle_ms"] or 0.0) / 1e3,
         reserved_s=(row["reserved_ms"] or 0.0) / 1e3,
-        tokens=tuple(row[f"tokens_{bucket}"] for bucket in BUCKETS),
-        overflow=tuple(row[f"overflow_{bucket}"] or 0.0 for bucket in BUCKETS),
+        tokens=_TOKENS(row),
+        overflow=tuple(lost or 0.0 for lost in overflow) if any(overflow) else _NONE_OVER,
         rejected=row["rejected_messages"] or 0,
-        shares=_both(row, "share"),
-        began=tuple(row[f"began_{bucket}"] for bucket in BUCKETS),
+        shares=_SHARES(row),
+        began=_BEGAN(row),
     )
 
 
 def streams_of(row: Mapping[str, Any]) -> StreamsLine:
     """Make a `StreamsLine` of a row of `stream_sums`."""
+    most, starving = row["most_served"], row["starving"]
     return StreamsLine(
         seq=row["seq"],
-        place=(row["file"], row["line"]),
-        at_us=(row["start_us"], row["end_us"]),
-        wall_us=(row["wall_start"], row["wall_end"]),
+        place=_PLACE(row),
+        at_us=_AT(row),
+        wall_us=_WALL(row),
         duration_s=row["duration_ms"] / 1e3,
-        passed=_both(row, "passed"),
-        largest=_both(row, "largest_entry"),
+        passed=_PASSED(row),
+        largest=_LARGEST(row),
         only_wait_s=row["only_wait_ms"] / 1e3,
         named_wait_s=row["named_wait_ms"] / 1e3,
-        limit=_both(row, "limit"),
+        limit=_LIMITS(row),
         members=row["members"],
         is_alone=row["is_alone"],
-        largest_offered=_both(row, "largest_offered"),
-        most_served=(row["most_served"]["who"], row["most_served"]["passed_messages"]),
-        least_limit=_both(row, "least_limit"),
+        largest_offered=_OFFERED(row),
+        most_served=(most["who"], most["passed_messages"]),
+        least_limit=_LEAST_LIMITS(row),
         crossing_wait_s=row["crossing_wait_ms"] / 1e3,
         elsewhere_wait_s=row["elsewhere_wait_ms"] / 1e3,
-        starving=row["starving"] and _starving(row["starving"]),
+        starving=starving
+        and (starving["who"], _HELD(starving["held"]), _PASSED(starving["passed"]), starving["is_alone"]),
     )
 
 
-def _starving(row: Mapping[str, Any]) -> tuple[str, tuple[int, int], tuple[int, int], bool]:
-    return (row["who"], _both(row["held"], "held"), _both(row["passed"], "passed"), row["is_alone"])
-
-
-def _both(row: Mapping[str, Any], name: str) -> tuple[Any, Any]:
-    return row[f"{name}_messages"], row[f"{name}_bytes"]
-
-
-def moment(micros: int) -> datetime:
-    """Microseconds since 1970 as a time."""
-    return BEGIN_OF_1970 + timedelta(microseconds=micros)
-
-
-def _batch(key: tuple[str, ...], seen: _Seen, result: Judged) -> pa.RecordBatch:
-    minutes = list(result.minutes.items())
-    lines = sum(minute.lines for _, minute in minutes)
-    judged_s, waited_s = (sum(getattr(minute, name) for _, minute in minutes) for name in ("judged_s", "waited_s"))
+def _batch(limiter: Mapping[str, str], result: Judged) -> pa.RecordBatch:
+    minutes, result.minutes = result.minutes, {}
     scores = [window.excess / (window.limit or 1) for window in result.windows]
-    owed = result.entitlement
+    owed, kept = result.entitlement, result.kept
     if owed is not None:
         scores.append(max(owed.deficit_s, owed.whole_deficit_s))
     if result.doubts:
         scores.append(max([0.0, *scores]))
-    alone = seen.alone()
-    kept, over, short = (lines, judged_s, waited_s), _spells(result.over), _spells(result.short)
-    payload = JudgedLimiter(result.windows, owed, result.doubts, kept, over, short, alone)
-    rows: list[dict[str, Any]] = [
-        {
-            "score": max(scores, default=None),
-            "waits": waited_s,
-            "facts": msgspec.msgpack.encode(payload),
-        }
-    ]
-    if alone is None and not lines and not result.windows and owed is None and not result.doubts:
-        rows = []
-    rows += [{"minute": at} | {name: getattr(minute, name) for name in _KEPT} for at, minute in minutes]
-    key_columns = dict(zip(LIMITER, key, strict=True)) | {"tenant": seen.tenant}
-    return pa.RecordBatch.from_pylist([key_columns | row for row in rows], schema=_ARROW)
-
-
-def _spells(spelling: Spelling) -> Spells | None:
-    if not spelling.times:
-        return None
-    first, longest = moment(spelling.first_us), moment(spelling.longest_us)
-    return Spells(
-        times=spelling.times, seconds=spelling.seconds, first=first, longest=longest, longest_s=spelling.longest_s
-    )
+    rows: list[dict[str, Any]] = [{"minute": at} | msgspec.structs.asdict(sums) for at, sums in minutes.items()]
+    if result.alone is not None or kept.lines or scores:
+        facts = msgspec.msgpack.encode(result)
+        rows.append({"score": max(scores, default=None), "waits": kept.waited_s, "facts": facts})
+    return pa.RecordBatch.from_pylist([{**limiter, **row} for row in rows], schema=_ARROW)
 
 
 _KEPT = ("judged_s", "over_s", "waited_s", "short_s")
@@ -383,35 +324,6 @@ _ARROW = pa.schema(
 )
 
 
-class LimiterTables(msgspec.Struct):
-    """The tables of all limiters that the judging takes."""
-
-    containment: list[ContainmentFacts]
-    entitlement: list[EntitlementFacts]
-    doubts: list[DoubtFacts]
-    kept: list[KeptFacts]
-    alone: list[LimiterFacts]
-
-
-def tables_of(rows: Sequence[Any]) -> LimiterTables:
-    """Return the rows with `facts`, as values."""
-    tables = LimiterTables([], [], [], [], [])
-    for row in rows:
-        key = {name: row[name] for name in LIMITER}
-        result = msgspec.msgpack.decode(row["facts"], type=JudgedLimiter)
-        tables.containment += [ContainmentFacts(**key, **_timed(window)) for window in result.windows]
-        if result.owed is not None:
-            tables.entitlement.append(EntitlementFacts(**key, **_timed(result.owed)))
-        tables.doubts += [DoubtFacts(**key, **_timed(doubt)) for doubt in result.doubts]
-        if result.kept[0]:
-            times = dict(zip(("lines", "judged_s", "waited_s"), result.kept, strict=True))
-            tables.kept.append(msgspec.convert(key | times | {"over": result.over, "short": result.short}, KeptFacts))
-        if result.alone is not None:
-            tables.alone.append(result.alone)
-    return tables
-
-
-def _timed(facts: Window | Owed | Doubt) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(facts)
-    start, end = fields.pop("start_us"), fields.pop("end_us")
-    return fields | {"start": moment(start), "end": moment(end)}
+def results_of(rows: Sequence[Any]) -> list[Judged]:
+    """Return the results of the rows with `facts`."""
+    return [msgspec.msgpack.decode(row["facts"], type=Judged) for row in rows]

@@ -89,6 +89,11 @@ class Line(Struct, array_like=True):
         return self.seq < change.seq or self.at_us[0] < change.at_us
 
     @property
+    def is_waited_through(self) -> bool:
+        """True if a stream waited through the whole line."""
+        return self.waited_s >= self.duration_s - CONTIGUOUS_S
+
+    @property
     def is_in_force(self) -> bool:
         """True if the limit held streams back: it has a rate and is not only observed."""
         return self.mode != OBSERVED and any(rate is not None for rate in self.rates)

@@ -34,7 +34,7 @@ from compliance.judging.fleets import (
     share_turns,
     sharing_runs,
 )
-from compliance.judging.judge import judged_limiters, tables_of, with_waits
+from compliance.judging.judge import judged_limiters, results_of, with_waits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import (
     conflicts_of,
@@ -288,10 +288,14 @@ class ReportTables:
             limiters, windows = (
                 frame.join(worst, on=list(rates.LIMIT_KEY), how="left_semi") for frame in (limiters, windows)
             )
-        tables = tables_of(windows.orderBy(*LIMITER).collect())
-        of_lines = all_rows(limiters, facts.LimiterFacts)
-        return {"limiters": [*of_lines, *tables.alone]} | {
-            name: getattr(tables, name) for name in ("containment", "entitlement", "kept", "doubts")
+        results = results_of(windows.orderBy(*LIMITER).collect())
+        alone = [result.alone for result in results if result.alone is not None]
+        return {
+            "limiters": [*all_rows(limiters, facts.LimiterFacts), *alone],
+            "containment": [window for result in results for window in result.windows],
+            "entitlement": [result.entitlement for result in results if result.entitlement is not None],
+            "doubts": [doubt for result in results for doubt in result.doubts],
+            "kept": [result.kept for result in results if result.kept.lines],
         }
 
     def totals(self, intervals: DataFrame) -> _Tables:

@@ -13,7 +13,7 @@ from compliance.judging.changes import changed
 from compliance.judging.facts import Judged
 from compliance.judging.judge import line_of
 from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
-from compliance.schema import BEGIN_OF_1970
+from compliance.schema import BEGIN_OF_1970, LIMITER
 from limiter.levels import LEVEL_OF_WORD
 
 UNITS = ("messages", "bytes")
@@ -38,7 +38,13 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     if beats and not any(beat.last for beat in beats):
         told["complete_us"] = max(complete_us(beat) for beat in beats)
     known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
-    return {key: judged(known.of_limiter(*key), items) for key, items in items_of(lines).items()}
+    return {key: judged_of(key, known.of_limiter(*key), items) for key, items in items_of(lines).items()}
+
+
+def judged_of(names: tuple[str, ...], notes: RunNotes, items: list[Line | StreamsLine]) -> Judged:
+    """The result for a limiter with these names, the last ones of its key."""
+    key = ("p", "b", "publish", "topic", "t")[: 5 - len(names)] + names
+    return judged(dict(zip(LIMITER, key, strict=True)), notes, items)
 
 
 def complete_us(beat: HeartbeatLine) -> int:

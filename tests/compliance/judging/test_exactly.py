@@ -7,7 +7,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compliance.judging.account import judged
 from compliance.judging.changes import Changed
 from compliance.judging.facts import Judged
 from compliance.judging.lines import UNSEEN_S, RunNotes, excess_tolerance
@@ -17,7 +16,7 @@ from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
 from tests.compliance.judging import exact_model
 from tests.compliance.judging.exact_model import Second
 from tests.compliance.judging.governed_log import GovernedLog, RestartedLog, play_governed
-from tests.compliance.judging.pure import deficit_s, doubts, excess
+from tests.compliance.judging.pure import deficit_s, doubts, excess, judged_of
 from tests.compliance.judging.scheduler_log import SchedulerLog, play
 from tests.compliance.judging.test_account import judged as judged_log
 from tests.compliance.planted import BEGIN, PlantedLog
@@ -97,7 +96,7 @@ def test_what_is_short_is_what_an_exact_model_finds_short_in_ten_thousand_logs()
 
 def found_of(log: SchedulerLog) -> dict[tuple[str, str], Judged]:
     notes = RunNotes(changed=list(map(Changed, log.changes, log.changed_us)))
-    return {key: judged(notes, items) for key, items in log.items.items()}
+    return {key: judged_of(key, notes, items) for key, items in log.items.items()}
 
 
 def troubles(found: Judged) -> list[object]:
