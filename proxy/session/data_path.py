@@ -578,7 +578,10 @@ class DataPath(Receiver):
         begun.add(part)
         if whole:
             self._partial = None
-            self._hold(begun.stream, begun.end(), self._clock())
+            entry, now = begun.end(), self._clock()
+            # No limit held the parts: the time between them is the client's own.
+            entry.since = now
+            self._hold(begun.stream, entry, now)
 
     def _take_piece(self, data: bytes, piece: Piece, now: int, *, is_last: bool) -> None:
         if piece.kind == TAIL:

@@ -227,6 +227,7 @@ class SchedulerLog:
         rates = (limit.messages, limit.size, limit.peak_messages, limit.peak_size)
         return Line(
             **self._head(span),
+            source=limiter.source,
             mode=limit.mode,
             rates=tuple(map(per_second, rates)),
             bursts=tuple(None if one is None else float(one.burst) for one in rates),

@@ -61,6 +61,20 @@ def test_who_waits_has_a_line_in_every_interval(make_world: Make) -> None:
     assert [line.throttled_ms for line in limits] == [500, 1000, 1000, 1000, 480]
 
 
+def test_delay_begins_when_the_last_part_has_come(make_world: Make) -> None:
+    world = make_world(limits=ONE_A_SECOND)
+    client, _ = publisher(world)
+    world.advance(0.5)
+    first, second = send(0, messages=4), send(1, size=2000)
+    client >> [first, second[:1000]]
+    world.advance(2)
+    client >> second[1000:]
+    world.advance(4)
+    lines = world.lines(IntervalLine)
+    assert [line.delay_max_ms for line in lines if line.passed_messages] == [0, 1980]
+    assert sum(line.throttled_ms for line in lines) == 1980
+
+
 def test_spans_follow_each_other_without_overlap(make_world: Make) -> None:
     world = make_world(limits=ONE_A_SECOND)
     client, _ = publisher(world)
