@@ -199,6 +199,11 @@ class LimiterAccount:
         if self._unclaimed is not None:
             text = f"it passed {self._unclaimed_messages:,} messages before any stream under it has a line"
             self._doubt("no streams", text, (self._unclaimed,))
+        removed_us = None
+        for change in self._notes.values if self._before else ():
+            # The last line ends at the change, or earlier if no stream used the limit.
+            if self._before and change.at_us >= self._before.at_us[1] - _UNTIL_US:
+                removed_us = change.at_us if change.removes(self._before.source) else None
         windows = [replay.facts(self._limiter) for replay in (*self._over, *self._streams)]
         minutes = self._minutes.values()
         kept = KeptFacts(
@@ -215,6 +220,7 @@ class LimiterAccount:
             doubts=list(self._doubts.values()),
             kept=kept,
             minutes=self._minutes,
+            removed=None if removed_us is None else moment(removed_us),
         )
 
     # ---- containment

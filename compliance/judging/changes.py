@@ -83,17 +83,30 @@ class SettingChange:
 
         Its value is the setting's, or one that the setting had and has no more, or one that the setting hides.
         """
+        if self.origin == "file":  # its text may differ in more than a line of the limit has
+            return False
+        if self._is_source(source) and (self.before or self.after):
+            return True
         level = limiting.LEVEL_OF_SETTING[self.setting]
         place = next(at for at, record in enumerate(level.settings) if record.word == self.setting)
-        record = level.settings[place]
-        own = f"each {record.source}" if record.is_each(self.name) else record.source
-        if source == f"{own} {self.origin}" and (self.before or self.after):
-            return True
-        if self.after and source.partition(" plan ")[0] in _hidden(level, place, own):
+        if self.after and source.partition(" plan ")[0] in _hidden(level, place, self._own):
             return True
         rate = size if messages is None else messages
         number = "" if rate is None else str(int(rate))
         return number in self.before and number not in self.after and not source.endswith(" tenant")
+
+    def removes(self, source: str) -> bool:
+        """Return whether a limit with this source has no value any more."""
+        return not self.after and self._is_source(source)
+
+    def _is_source(self, source: str) -> bool:
+        return source.partition(" plan ")[0] == f"{self._own} {self.origin}"
+
+    @property
+    def _own(self) -> str:
+        """The setting as limits' lines name it."""
+        record = limiting.Setting(self.setting).record
+        return f"each {record.source}" if record.is_each(self.name) else record.source
 
 
 def _hidden(level: limiting.Level, place: int, own: str) -> Iterator[str]:
@@ -159,8 +172,24 @@ def _values(what: str, setting: str, name: str, texts: tuple[str, str]) -> Itera
         for key, (direction, own) in _DYNAMIC.items():
             if name.startswith(key):
                 yield (direction, own, "", "dynamic", *map(_rates, texts), said)
+    elif what == "file" and not any("…" in text for text in texts):
+        values = [_values_of_file(text) for text in texts]
+        for target in values[0] | values[1]:
+            yield (*target, "file", *(_rates(of_text.get(target, "")) for of_text in values), said)
     elif setting in limiting.LEVEL_OF_SETTING:
         yield (what, setting, name, "rest", *map(_rates, texts), said)
+
+
+def _values_of_file(text: str) -> dict[tuple[str, str, str], str]:
+    """Return the values among those in which two files differ, by direction, setting and name."""
+    values = {}
+    for each in text.split("; "):
+        target, _, value = each.rpartition(": ")
+        direction, _, named = target.partition(" ")
+        setting, _, name = named.partition(" ")
+        if setting in limiting.LEVEL_OF_SETTING:
+            values[direction, setting, name] = value
+    return values
 
 
 def _rates(text: str) -> frozenset[str]:

@@ -281,6 +281,8 @@ class LimiterFacts(LimiterRunKey, frozen=True, kw_only=True):
     throttled_s: float
     first: datetime
     last: datetime
+    removed: datetime | None = None
+    """The time from which the limit has no value, by a change; null: it has one by the end of the run."""
 
 
 class LinePlace(Struct, frozen=True, kw_only=True):
@@ -676,5 +678,7 @@ class Judged(Struct):
     doubts: list[DoubtFacts]
     kept: KeptFacts
     minutes: dict[int, Minute]
+    removed: datetime | None = None
+    """The time of the change after which the limit has no value; None: it has one by the end of the run."""
     alone: LimiterFacts | None = None
     """The facts of a limit that only streams name; None for others."""

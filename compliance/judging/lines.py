@@ -82,7 +82,7 @@ class Line(Struct, array_like=True):
     @property
     def value(self) -> tuple[Any, ...]:
         """The value in force, and its source."""
-        return self.source, self.mode, self.rates[:2], self.bursts[:2]
+        return self.source, self.mode, self.rates, self.bursts
 
     def is_before(self, change: SettingChange) -> bool:
         """Return whether the line may have the value before a change: it comes or begins before it."""

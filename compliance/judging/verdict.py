@@ -111,6 +111,8 @@ class LimiterVerdict(LimitKey, frozen=True, kw_only=True):
     shared_messages: float | None = None
     """The limit of the whole fleet where the value last in force is a share; null elsewhere."""
     shared_bytes: float | None = None
+    removed: datetime | None = None
+    """The time from which it has no value, by a change; null: it was in force at the end."""
     doubts: list[DoubtFacts] = msgspec.field(default_factory=list)
     """Contradictions between lines, which leave the limit unknown."""
 
@@ -372,6 +374,7 @@ def _judge(
         burst_bytes=latest.burst_bytes,
         shared_messages=latest.shared_messages,
         shared_bytes=latest.shared_bytes,
+        removed=latest.removed,
         values=max(row.values for row in rows),
         is_relative=latest.is_relative,
         containment=_verdict(is_violated=is_over, was_limited=was_limited, is_known=is_certain and covered >= COMPLETE),

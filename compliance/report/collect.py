@@ -158,6 +158,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     tables = found.quality(logs)
     on_step("judging the limits")
     tables |= found.judged(logs, questions.objective)
+    tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     notes = None
     if any(limiter.is_shared for limiter in tables["limiters"]):
         on_step("judging what fleets passed together")
@@ -290,8 +291,13 @@ class ReportTables:
             )
         results = results_of(windows.orderBy(*LIMITER).collect())
         alone = [result.alone for result in results if result.alone is not None]
+        removed = {limiter_run(result.kept): result.removed for result in results if result.removed}
+        of_lines = [
+            msgspec.structs.replace(limiter, removed=removed.get(limiter_run(limiter)))
+            for limiter in all_rows(limiters, facts.LimiterFacts)
+        ]
         return {
-            "limiters": [*all_rows(limiters, facts.LimiterFacts), *alone],
+            "limiters": [*of_lines, *alone],
             "containment": [window for result in results for window in result.windows],
             "entitlement": [result.entitlement for result in results if result.entitlement is not None],
             "doubts": [doubt for result in results for doubt in result.doubts],
@@ -481,6 +487,29 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
         )
         for run in {*changes, *holes, *still, *unended}
     }
+
+
+def removal(limiter: facts.LimiterFacts) -> figures.ChangeFacts | None:
+    """Return the end of a limit that has no value any more, and so no further lines; None if it has one."""
+    if limiter.removed is None:
+        return None
+    limits = limiter.shared_messages or limiter.limit_messages, limiter.shared_bytes or limiter.limit_bytes
+    values = zip(limits, ("messages", "bytes"), strict=True)
+    return figures.ChangeFacts(
+        at=limiter.removed,
+        kind="limit",
+        proxy_id=limiter.proxy_id,
+        what=f"{limiter.direction} {limiter.level}",
+        name=limiter.name,
+        before=", ".join(f"{limit:,.12g} {unit}/s" for limit, unit in values if limit is not None),
+        after="",
+        who="",
+    )
+
+
+def limiter_run(facts_of_one: facts.LimiterRunKey) -> tuple[str, ...]:
+    """Return the key of a limiter in one run."""
+    return tuple(getattr(facts_of_one, name) for name in LIMITER)
 
 
 def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:

@@ -1,11 +1,12 @@
 """A change of a limit shows in its lines, or the limit is unknown."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.compliance.judging.pure import verdicts
-from tests.compliance.planted import TOPIC, PlantedLog
+from tests.compliance.planted import BEGIN, TOPIC, PlantedLog
 
 RATES = '{"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": -1}'
 PERIOD = '{"dispatchThrottlingRateInMsg": -1, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1}'
@@ -144,3 +145,84 @@ def test_clock_that_is_set_back_after_a_change_hides_nothing(*, is_in_vain: bool
         log.limit(10, throttled_ms=0.0, source="topic rest", rate=50.0 if second >= 8 and not is_in_vain else 100.0)
         log.second += 1
     assert of_change(log) == ({"change"} if is_in_vain else set())
+
+
+REMOVED: dict[str, tuple[Fields, Fields]] = {
+    "at run time": ({"source": "topic rest"}, {"before": RATES, "after": None}),
+    "by a value that limits nothing": ({"source": "topic rest"}, {"before": RATES, "after": RATES.replace("50", "-1")}),
+    "in the file": (
+        {"source": "topic file"},
+        {"what": "file", "setting": "", "name": "", "before": f"publish topic {TOPIC}: messages 100", "after": None},
+    ),
+    "in the file, of a plan": (
+        {"source": "each total file plan gold", "level": "tenant", "name": "acme"},
+        {
+            "what": "file",
+            "setting": "",
+            "name": "",
+            "before": "publish tenant *: messages 100 (plan gold); publish tenant globex: bytes 1k; block role 'r': no",
+            "after": "publish tenant globex: bytes 2k",
+        },
+    ),
+}
+THERE: dict[str, tuple[Fields, Fields]] = {
+    "another limit is removed": (
+        {"source": "topic rest"},
+        {"setting": "producer", "name": "p", **REMOVED["at run time"][1]},
+    ),
+    "it has another value": (
+        {"source": "topic file"},
+        {
+            "what": "file",
+            "setting": "",
+            "name": "",
+            "before": f"publish topic {TOPIC}: messages 100",
+            "after": f"publish topic {TOPIC}: messages 50",
+        },
+    ),
+    "the file's value is not its own": (
+        {"source": "topic rest"},
+        REMOVED["in the file"][1],
+    ),
+    "the text is cut": (
+        {"source": "topic file"},
+        REMOVED["in the file"][1] | {"after": "publish topic persistent://a/b/c: messages 1; … and 7 more"},
+    ),
+}
+
+
+def removed_at(own: Fields, change: Fields, *, later: Fields | None = None, idle: int = 0) -> Any:
+    """When a limit was removed that passed something until then, or until a while before."""
+    log = PlantedLog()
+    for _ in range(5):
+        log.limit(10, throttled_ms=0.0, **own)
+        log.second += 1
+    log.second += idle
+    log.change(**change)
+    log.second += 3
+    if later is not None:
+        log.change(**later)
+    (found,) = verdicts(log.lines).values()
+    return found.removed
+
+
+@pytest.mark.parametrize("idle", [0, 7])
+@pytest.mark.parametrize("case", REMOVED.values(), ids=REMOVED)
+def test_limit_is_removed_by_a_change_of_its_own_setting(case: tuple[Fields, Fields], idle: int) -> None:
+    assert removed_at(*case, idle=idle) == BEGIN + timedelta(seconds=5 + idle)
+
+
+@pytest.mark.parametrize("case", THERE.values(), ids=THERE)
+def test_limit_is_there_if_its_setting_has_a_value(case: tuple[Fields, Fields]) -> None:
+    assert removed_at(*case) is None
+
+
+def test_limit_that_is_set_again_is_not_removed() -> None:
+    own, change = REMOVED["at run time"]
+    assert removed_at(own, change, later=NEW) is None
+
+
+def test_limit_that_has_further_lines_is_not_removed() -> None:
+    log = changed({"source": "topic rest"}, {"before": RATES, "after": None}, {"source": "namespace file"})
+    (found,) = verdicts(log.lines).values()
+    assert found.removed is None
