@@ -40,6 +40,8 @@ def write_scenarios(folder):
         with_system_topics(),
         changed_elsewhere(),
         taken_away_and_set_again(),
+        changed_in_vain(),
+        removed(),
     ):
         write_file(folder, f"{log.proxy_id}.jsonl", ended(log).encoded())
     for log in in_a_fleet():
@@ -181,6 +183,27 @@ def taken_away_and_set_again():
     log.lines = [
         msgspec.structs.replace(one, source="topic rest") if hasattr(one, "source") else one for one in log.lines
     ]
+    return log
+
+
+def changed_in_vain():
+    """The limit is set to 50/s after five seconds, and the proxy goes on with 100/s."""
+    log = planted("in-vain", 5)
+    log.change(before='{"publishThrottlingRateInMsg": 100}', after='{"publishThrottlingRateInMsg": 50}')
+    for _ in range(5):
+        log.tick(100, source="topic rest")
+    return log
+
+
+def removed():
+    """The limit is removed after five seconds; its stream goes on."""
+    log = planted("removed")
+    for second in range(5):
+        log.tick(110 if second == 0 else 100, source="topic rest")
+    log.change(before='{"publishThrottlingRateInMsg": 100}', after=None)
+    for _ in range(5):
+        log.interval(500, limit_level="", limit_messages=None, limit_levels="")
+        log.beat()
     return log
 
 

@@ -52,6 +52,8 @@ C, V, U, N = "compliant", "violated", "unknown", "no limit"
         ("torn-tail", V, U),
         ("elsewhere", C, C),
         ("set-again", C, C),
+        ("in-vain", U, U),
+        ("removed", C, C),
         ("conflict", U, U),
     ],
 )
@@ -254,3 +256,11 @@ def test_each_tenant_has_its_own_sentence_and_picture(planted_report):
     gravest = next(limiter for limiter in planted_report.limiters if limiter.tenant == "acme")
     assert {(rate.proxy_id, rate.name) for rate in acme.rates} == {(gravest.proxy_id, gravest.name)}
     assert any(rate.passed_messages > (rate.limit_messages or 0) > 0 for rate in acme.rates)
+
+
+@pytest.mark.spark
+def test_removed_limit_is_not_in_force_and_its_end_is_a_change(planted_report):
+    at = BEGIN + timedelta(seconds=5)
+    assert limiter_of(planted_report, "removed").removed == at
+    (end,) = (event for event in planted_report.events if event.proxy_id == "removed" and event.kind == "limit")
+    assert (end.at, end.text) == (at, f"publish topic {topic_of('removed')}: removed (before: 100 messages/s)")
