@@ -188,10 +188,11 @@ def taken_away_and_set_again():
 
 def changed_in_vain():
     """The limit is set to 50/s after five seconds, and the proxy goes on with 100/s."""
-    log = planted("in-vain", 5)
-    log.change(before='{"publishThrottlingRateInMsg": 100}', after='{"publishThrottlingRateInMsg": 50}')
-    for _ in range(5):
-        log.tick(100, source="topic rest")
+    log = planted("in-vain")
+    for second in range(10):
+        if second == 5:
+            log.change(before='{"publishThrottlingRateInMsg": 100}', after='{"publishThrottlingRateInMsg": 50}')
+        log.tick(110 if second == 0 else 100, source="topic rest")
     return log
 
 

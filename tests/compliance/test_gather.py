@@ -260,7 +260,7 @@ def test_each_tenant_has_its_own_sentence_and_picture(planted_report):
 
 @pytest.mark.spark
 def test_removed_limit_is_not_in_force_and_its_end_is_a_change(planted_report):
-    at = BEGIN + timedelta(seconds=5)
-    assert limiter_of(planted_report, "removed").removed == at
+    at, limiter = BEGIN + timedelta(seconds=5), limiter_of(planted_report, "removed")
+    assert limiter.removed == at
     (end,) = (event for event in planted_report.events if event.proxy_id == "removed" and event.kind == "limit")
-    assert (end.at, end.text) == (at, f"publish topic {topic_of('removed')}: removed (before: 100 messages/s)")
+    assert (end.at, end.text) == (at, f"publish topic {limiter.name}: removed (before: 100 messages/s)")
