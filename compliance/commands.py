@@ -60,13 +60,14 @@ def report(  # noqa: PLR0913 - one for each option
     It needs the extra `report`. A later run with the same --access-log and --out reads only new lines and reports on
     all.
     """
+    # Spark would also log a failure as a page of JSON; the command prints its root cause in a line. Matplotlib warns
+    # of its cache of fonts.
+    logging.disable()
     try:
         from compliance.job import ReportOptions, report_with_progress
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
         raise typer.Exit(1) from error
-    # Spark would also log a failure as a page of JSON; the command prints its root cause in a line.
-    logging.disable()
     if len(logs := access_log or []) > 1:
         raise typer.BadParameter(
             "give one folder: put the files of all proxies into it, whose names differ", param_hint="--access-log"

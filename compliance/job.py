@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,10 +25,11 @@ from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
 from compliance.report.collect import ExtraQuestions, collect, opened
-from compliance.report.page import render, report_json, tables, tenant_pages
+from compliance.report.page import render, report_json, tables, tenant_pages, visible
 from compliance.report.report import Report, fleet_lines, make_report
 from compliance.report.subjects import FOLDER
 from compliance.session import cause, disk_trouble, spark_session
+from compliance.storage import locked
 from compliance.stream.options import JobError, pairs
 from compliance.tables import LogTables, read_log, read_tables
 
@@ -149,42 +150,53 @@ def run(  # noqa: PLR0913 - the command's options, and a callback
         JobError: If the tables are none, or their connector is missing.
         JavaNotFoundError: If there is no Java for Spark.
     """
-    read, more = _of_log(origin.access_log, out, on_step, fresh=fresh) if origin.access_log else _of_tables(origin, out)
-    on_step("starting Spark")
-    with spark_session(_spark_log(out), {**more, **settings}) as spark:
-        report = make_report(gather(spark, read(spark), on_step, questions))
-    on_step("writing the report")
-    write(report, out)
+    files = closed_files(origin.access_log) if origin.access_log else []
+    place = "" if origin.access_log else _tables_of(origin)
+    with alone(out, origin.access_log):
+        work = prepare(out, origin.access_log, fresh=fresh) if origin.access_log else None
+        on_step("starting Spark")
+        more = settings_for(files, work) if work else {}
+        with spark_session(_spark_log(out), {**more, **settings}) as spark:
+            if origin.access_log and work:
+                reading = f"reading {len(files)} files"
+                on_step(reading)
+                kept = read_log(spark, origin.access_log, work, lambda lines: on_step(f"{reading}: {lines} lines"))
+            else:
+                kept = read_tables(spark, place)
+            report = make_report(gather(spark, kept, on_step, questions))
+        on_step("writing the report")
+        write(report, out)
     return report
+
+
+@contextlib.contextmanager
+def alone(out: Path, access_log: Path | None) -> Iterator[None]:
+    """Hold a report's folder: two reports at once would mix their files.
+
+    Raises:
+        ReportError: If it cannot be written, lies in the log, or another report is written into it.
+    """
+    _refuse_patterns("--out", out)
+    if access_log and is_within(str(out), str(access_log)):
+        raise ReportError(f"--out {out}: lies in --access-log {access_log}, {NOT_WITHIN}")
+    work = _make(out, out.resolve() / WORK)
+    taken = ReportError(f"--out {out}: another report is written into it; wait for it, or give another folder")
+    with locked(work, taken):
+        yield
 
 
 def _spark_log(out: Path) -> Path:
     return out / WORK / "spark.log"
 
 
-Read = Callable[[SparkSession], LogTables]
-
-
-def _of_log(access_log: Path, out: Path, on_step: OnStep, *, fresh: bool) -> tuple[Read, dict[str, str]]:
-    files = closed_files(access_log)
-    work = prepare(out, access_log, fresh=fresh)
-
-    def read(spark: SparkSession) -> LogTables:
-        on_step(f"reading {len(files)} files")
-        return read_log(spark, access_log, work, lambda lines: on_step(f"reading {len(files)} files: {lines} lines"))
-
-    return read, settings_for(files, work)
-
-
-def _of_tables(origin: Origin, out: Path) -> tuple[Read, dict[str, str]]:
+def _tables_of(origin: Origin) -> str:
     place = origin.tables
     if folder := on_this_machine(place):
         _refuse_patterns("--tables", folder)
         place = place if is_url(place) else str(folder.resolve())
         if not (folder / "summary.json").exists():
             raise ReportError(f"--tables {origin.tables}: no tables of `sluice compliance run` in it; give its --out")
-    _make(out, out.resolve() / WORK)
-    return lambda spark: read_tables(spark, place), {}
+    return place
 
 
 def settings_for(files: list[Path], work: Path) -> dict[str, str]:
@@ -214,14 +226,11 @@ def closed_files(access_log: Path) -> list[Path]:
 
 
 def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
-    """Makes the output folder and, in it, the work folder that belongs to this access log.
+    """Makes, in the output folder, the work folder that belongs to this access log.
 
     Raises:
-        ReportError: If it cannot be written, or lies in the log.
+        ReportError: If it cannot be written.
     """
-    _refuse_patterns("--out", out)
-    if is_within(str(out), str(access_log)):
-        raise ReportError(f"--out {out}: lies in --access-log {access_log}, {NOT_WITHIN}")
     work = work_of(out, access_log)
     try:
         if fresh and work.exists():
@@ -316,9 +325,9 @@ def _fail(message: str) -> int:
 
 
 def _print_verdict(report: Report, out: Path) -> None:
-    print(f"{report.overall.verdict}: {report.headline}")  # noqa: T201 - a command's answer
+    print(visible(f"{report.overall.verdict}: {report.headline}"))  # noqa: T201 - a command's answer
     for line in fleet_lines(report.fleets):
-        print(line)  # noqa: T201 - a command's answer
+        print(visible(line))  # noqa: T201 - a command's answer
     print(out / "report.html")  # noqa: T201 - a command's answer
 
 

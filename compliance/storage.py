@@ -4,9 +4,12 @@ Places are texts: plain paths, or URIs as Spark takes them. Credentials of an ob
 find in the environment.
 """
 
+import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from pyarrow import NativeFile, OSFile, fs
@@ -151,3 +154,15 @@ def _remote(place: str) -> tuple[Any, str]:
 def _system(uri: str) -> tuple[Any, str]:
     system, base = fs.FileSystem.from_uri(uri)
     return system, base
+
+
+@contextlib.contextmanager
+def locked(folder: Path, taken: Exception) -> Iterator[None]:
+    """Hold the lock of a folder of this machine, which ends with the process; raises `taken` if another one has it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise taken from None
+        yield

@@ -298,7 +298,7 @@ def render(report: Report) -> str:
         "outsiders": [remedy(*outsider) for outsider in outsiders(sums)],
         "cut_off": [away(*member) for member in cut_off(sums)],
     }
-    return template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages, **more)
+    return visible(template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages, **more))
 
 
 def tenant_pages(report: Report) -> dict[str, str]:
@@ -307,7 +307,7 @@ def tenant_pages(report: Report) -> dict[str, str]:
     worst, pages = broken(report.limiters), {}
     for tenant in report.tenants:
         chart = next(charts(tenant.rates, (), worst), None)
-        pages[tenant.page] = template.render(
+        page = template.render(
             tenant=tenant,
             report=report,
             overall=report.overall,
@@ -316,6 +316,7 @@ def tenant_pages(report: Report) -> dict[str, str]:
             limiters=limits_of(tenant.name, report.limiters),
             topics=topics_of(tenant.name, report.topics),
         )
+        pages[tenant.page] = visible(page)
     return pages
 
 
@@ -349,6 +350,19 @@ def _by_limit(peaks: list[PeakFacts]) -> list[tuple[tuple[LimitKey, str], dict[i
         key = (peak.proxy_id, peak.direction, peak.level, peak.name, peak.unit)
         limits.setdefault(key, {})[peak.step_s] = peak
     return [((next(iter(steps.values())), key[-1]), steps) for key, steps in limits.items()]
+
+
+_UNSEEN = re.compile(r"[^\t\n -~]")
+_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+
+
+def visible(text: str) -> str:
+    """Return a text in which characters that turn, hide or end the text around them are escaped, as in JSON."""
+    return _UNSEEN.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(letter: str) -> str:
+    return f"\\u{ord(letter):04x}" if unicodedata.category(letter) in _HIDDEN else letter
 
 
 def breakable(name: str) -> Markup:

@@ -1,7 +1,6 @@
 """One run of the job: the stream of new files, the upkeep of its tables, its end, and its errors."""
 
 import contextlib
-import fcntl
 import signal
 import sys
 import tempfile
@@ -276,17 +275,8 @@ def _words(summary: Summary) -> str:
 def alone(job: Job) -> Iterator[None]:
     """Two runs at once on one folder would write over each other."""
     work = on_this_machine(job.places.work)
-    if work is None:
-        yield
-        return
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise JobError(
-                f"--out {job.out}: another run is at work on it; wait for it, or give another folder"
-            ) from error
+    taken = JobError(f"--out {job.out}: another run is at work on it; wait for it, or give another folder")
+    with contextlib.nullcontext() if work is None else storage.locked(work, taken):
         yield
 
 

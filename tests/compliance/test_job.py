@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from compliance.job import LITTLE_BYTES, Origin, ReportError, closed_files, prepare, run, settings_for, write
+from compliance.job import LITTLE_BYTES, Origin, ReportError, alone, closed_files, prepare, run, settings_for, write
 from compliance.report.page import USAGE_COLUMNS
 from compliance.report.report import make_report
 from tests.compliance.judging.facts_made import facts
@@ -44,32 +44,46 @@ def test_a_folder_with_open_files_only_is_empty(tmp_path):
     assert closed_files(tmp_path) == [tmp_path / "d.jsonl"]
 
 
+def take(out, access_log):
+    with alone(out, access_log):
+        pass
+
+
+@pytest.mark.parametrize("access_log", [Path("log"), None])
+def test_second_report_into_one_folder_is_refused(tmp_path, access_log):
+    with alone(tmp_path / "out", None):
+        with pytest.raises(ReportError, match=r"--out .*/out: another report is written into it; wait for it"):
+            take(tmp_path / "out", access_log)
+        take(tmp_path / "other", access_log)
+    take(tmp_path / "out", access_log)
+
+
 def test_a_folder_that_spark_would_take_for_a_pattern_is_refused(tmp_path):
     (tmp_path / "a[1]").mkdir()
     with pytest.raises(ReportError, match="rename the folder"):
         closed_files(tmp_path / "a[1]")
     with pytest.raises(ReportError, match="rename the folder"):
-        prepare(tmp_path / "{out}", tmp_path, fresh=False)
+        take(tmp_path / "{out}", tmp_path)
 
 
 def test_an_out_in_the_log_is_refused_and_not_made(tmp_path):
     for out in (tmp_path, tmp_path / "report"):
         with pytest.raises(ReportError, match=r"--out .*: lies in --access-log .*give a folder outside of it"):
-            prepare(out, tmp_path, fresh=False)
+            take(out, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_out_that_is_a_file_is_named(tmp_path):
     (tmp_path / "out").touch()
     with pytest.raises(ReportError, match=r"--out .*/out: cannot be written"):
-        prepare(tmp_path / "out", tmp_path / "log", fresh=False)
+        take(tmp_path / "out", tmp_path / "log")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_an_out_that_cannot_be_written_is_named(tmp_path):
     tmp_path.chmod(0o500)
     with pytest.raises(ReportError, match="cannot be written: Permission denied"):
-        prepare(tmp_path / "out", Path("log"), fresh=False)
+        take(tmp_path / "out", Path("log"))
 
 
 def test_only_little_data_does_without_the_second_compiler(tmp_path):

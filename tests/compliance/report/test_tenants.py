@@ -1,3 +1,5 @@
+from unicodedata import category
+
 import pytest
 
 from compliance.judging.verdict import judge_limiters
@@ -65,6 +67,16 @@ def test_a_hostile_name_is_text_in_the_page_and_one_file_in_the_folder():
     assert "<script" not in page
     assert name.count("/") == 1
     assert f'href="{name.replace("%", "%25")}"' in render(report)
+
+
+def test_characters_that_turn_or_hide_text_are_escaped_in_pages():
+    odd = "a\0b\u202ec\u200bd\u2067\x1b[0m\u2028e\u00e4\u65e5"
+    report = report_on(limiters=[limiter_fact(tenant=odd, name=odd)], tenant_rates=[rate_fact(name=odd)])
+    ((_, page),) = tenant_pages(report).items()
+    seen = "a\\u0000b\\u202ec\\u200bd\\u2067\\u001b[0m\\u2028e\u00e4\u65e5"
+    for text in (page, render(report)):
+        assert seen in text
+        assert not {"Cf", "Zl"} & set(map(category, text))
 
 
 @pytest.mark.parametrize("tenant", ["../../etc", "..", "a" * 5000, "\u00e4" * 300, "a/b", "C:\\x", "\0"])
