@@ -156,7 +156,7 @@ class IntervalLine(LineHead, kw_only=True, tag="interval"):
     largest_entry_bytes: int | None = None
     """No entry had more bytes. Null: `offered_bytes` less 1 for each further entry says it as well."""
     delay_max_ms: float
-    """Longest time that an entry passed on in this interval had been held, milliseconds."""
+    """Longest time that an entry passed on in this interval had been held, since its last part came, milliseconds."""
     delay_sum_ms: float = 0.0
     """Sum, over the messages passed on in this interval, of the milliseconds that each had been held."""
     delay_hist: tuple[int, ...] = ()
