@@ -107,6 +107,7 @@ def as_process(config: Config, index: int, ports: Sequence[int] = ()) -> Config:
             "max_lookups_in_flight": part(config.max_lookups_in_flight),
             "client_memory": memory.model_copy(update={"total": part(memory.total)}),
             "publish": publish.model_copy(update={"hold_total": part(publish.hold_total)}),
+            "access_log": config.access_log.part_of(count),
             "policies": config.policies.model_copy(update={"store": store}),
         }
     )

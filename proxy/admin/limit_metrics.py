@@ -6,7 +6,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from limiter.levels import LEVEL_OF_WORD
+from limiter.levels import COUNTED_ADDRESS, LEVELS, PRODUCER, ROLE
 from limiter.limiter import Limiter, Scope
 from proxy.observe.log_lines import in_force
 
@@ -14,8 +14,13 @@ MOST_LIMITS: Final = 100
 """Limits that are shown of wide levels, and as many of all others."""
 WIDE: Final = frozenset({"proxy", "tenant", "namespace", "resource_group", "exempt"})
 """Levels with few limits, each of many streams: limits of topics do not push them out."""
+HIDDEN: Final = frozenset(level.word for level in LEVELS if {PRODUCER, ROLE, COUNTED_ADDRESS} & {*level.limited})
+"""Levels whose limits are never shown, as their names are those of clients: a scrape may need no token."""
 LONGEST_NAME: Final = 300
 """Most characters of a limit's name; limits with longer names are not shown, so that a scrape is bounded."""
+PLACE_NS: Final = 900 * 10**9
+"""How long a limit is shown, at least. Names that clients make up replace each other no faster, so Prometheus gets few
+series."""
 _LIMITERS, _SHOWN = 20, 4
 """Limiters that are looked at, and that are shown, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")
@@ -26,30 +31,35 @@ class FullestLimits:
     """Chooses the limits to show by their use since the look before, and makes their metrics.
 
     Use is the time that the limit needs for the entries that have passed. A limit on which streams wait is full.
-    Limits of addresses are never shown: the names are personal data.
+    A limit that is shown keeps its place for `PLACE_NS`. Names that a terminal would obey are not shown: escaped, two
+    of them could be the same label, which Prometheus refuses with the whole scrape.
     """
 
     def __init__(self) -> None:
         self._before: dict[Limiter, float] = {}
         """The use of each limiter at the look before; replaced at each look."""
+        self._places: dict[Limiter, int] = {}
+        """When each limit that is shown got its place."""
 
     def parts(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
         """Yield the metrics of the limits that are chosen now; None after work that has yielded nothing yet."""
         used: dict[Limiter, float] = {}
-        ranks: dict[bool, list[tuple[bool, float, Scope]]] = {True: [], False: []}
+        places = {limiter: since for limiter, since in self._places.items() if now - since < PLACE_NS}
+        ranks: dict[bool, list[tuple[bool, bool, float, Scope]]] = {True: [], False: []}
         for some in _parts(list(limiters.values()), _LIMITERS):
             for limiter in some:
                 scope = limiter.scope
-                if LEVEL_OF_WORD[scope.level].is_of_addresses or len(scope.name) > LONGEST_NAME:
+                if scope.level in HIDDEN or len(scope.name) > LONGEST_NAME or not scope.name.isprintable():
                     continue
                 used[limiter] = seconds = seconds_used(limiter)
-                rank = (len(limiter.waiters) > 0, seconds - self._before.get(limiter, 0.0), scope)
-                ranks[scope.level in WIDE].append(rank)
+                more = seconds - self._before.get(limiter, 0.0)
+                ranks[scope.level in WIDE].append((limiter in places, len(limiter.waiters) > 0, more, scope))
             for is_wide, several in ranks.items():
                 ranks[is_wide] = nlargest(MOST_LIMITS, several)
             yield None
         self._before = used
         chosen = [limiters[scope] for several in ranks.values() for *_, scope in several if scope in limiters]
+        self._places = {limiter: places.get(limiter, now) for limiter in chosen}
         yield from _metrics(chosen, now)
 
 

@@ -29,8 +29,9 @@ admin address serves them, and so does the address of `metrics:`, without token 
 - **Labels are bounded.** `tenant` and `namespace` are those of the first 1,000 namespaces; all
   others are counted together as `_others`; metrics by tenant alone have the first 200. Metrics of
   single limits (`sluice_limit_…`) have the 100 fullest of wide levels (proxy, tenant, namespace,
-  resource group, exempt) and the 100 fullest of all others, without limits of addresses. A
-  label's fixed words are listed below its metric;
+  resource group, exempt) and the 100 fullest of topics and subscriptions. A limit that is shown
+  stays for 15 minutes. Limits of producers, roles and addresses are in `/sluice/limiters` alone, and
+  so are names with control characters. A label's fixed words are listed below its metric;
   `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
 - **Counters** only grow, until the process ends. **Gauges** go up and down, and no scrape changes
   them. Series exist before their first event, where the words of their labels are known.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import unquote
 
-from pydantic import AfterValidator, Field, create_model, field_validator, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, create_model, field_validator, model_validator
 
 from limiter.levels import SHAREABLE
 from limiter.permits import DispatchRules
@@ -80,11 +80,19 @@ class AccessLogSettings(ConfigSection):
     def _may_be_none(cls, value: object) -> object:
         return None if value == "none" else value
 
+    _sharers: int = PrivateAttr(1)
+    """Processes whose files have `retain_size` in all."""
+
+    def part_of(self, processes: int) -> "AccessLogSettings":
+        """Return the settings of one of several processes, which log into one folder."""
+        part = self.model_copy()
+        part._sharers = processes  # noqa: SLF001 - of this class
+        return part
+
     def kept_size(self, disk: int) -> int | None:
         """Return the bytes that closed files may have in all on a disk of this size; None: any number."""
-        if "retain_size" in self.model_fields_set:
-            return self.retain_size
-        return max(disk // 2, _LEAST_FILES * self.rotate_size)
+        whole = self.retain_size if "retain_size" in self.model_fields_set else disk // 2
+        return whole and max(whole // self._sharers, _LEAST_FILES * self.rotate_size)
 
     @model_validator(mode="after")
     def _keeps_some_files(self) -> "AccessLogSettings":

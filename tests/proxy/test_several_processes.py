@@ -237,6 +237,7 @@ def test_bounds_of_all_processes_add_up_to_the_whole() -> None:
     assert sum(part.max_connections for part in parts) <= config.max_connections
     assert sum(part.client_memory.total for part in parts) <= config.client_memory.total
     assert sum(part.publish.hold_total for part in parts) <= config.publish.hold_total
+    assert sum(part.access_log.kept_size(10**12) or 0 for part in parts) <= 10**12 / 2
 
 
 def test_pauses_between_processes_double_up_to_a_bound() -> None:

@@ -1,6 +1,7 @@
 """What Prometheus gets to see."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,10 +19,13 @@ Make = Callable[..., World]
 Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
-def scrape(world: World) -> dict[Sample, float]:
+def collector(world: World) -> SluiceCollector:
+    return SluiceCollector(world.engine, world.totals, world.access, world.intervals.settling)
+
+
+def scrape(world: World, by: SluiceCollector | None = None) -> dict[Sample, float]:
     registry = CollectorRegistry(auto_describe=False)
-    collector = SluiceCollector(world.engine, world.totals, world.access, world.intervals.settling)
-    registry.register(collector)
+    registry.register(by or collector(world))
     text = generate_latest(registry).decode()
     samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
     return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
@@ -201,8 +205,39 @@ def test_fullest_limits_are_shown_where_there_are_many(make_world: Make, monkeyp
     assert names == {"acme", OTHER_TOPIC}, "limits of topics do not push out those of tenants"
 
 
-def test_limits_of_addresses_are_not_shown(make_world: Make) -> None:
-    world = make_world(limits={"addresses": {"0.0.0.0/0": {"publish": {"messages": 10}}}})
+def test_names_that_clients_make_up_make_few_series(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 3)
+    world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 1000}}}})
+    shown, scraped = set[str](), collector(world)
+    for number in range(12):
+        client, _ = publisher(world, producer(2, f"persistent://acme/shop/made-up-{number}"))
+        client >> sends(5 + number, producer_id=2)
+        shown |= {dict(of)["name"] for name, of in scrape(world, scraped) if name == "sluice_limit_per_second"}
+        world.advance(15)
+    assert len(shown) == 3
+    world.advance(limit_metrics.PLACE_NS / 1e9)
+    client >> sends(50, producer_id=2)
+    assert "persistent://acme/shop/made-up-11" in {dict(of).get("name") for _, of in scrape(world, scraped)}
+
+
+def test_names_that_a_terminal_would_obey_are_not_shown(make_world: Make) -> None:
+    world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 10}}}})
+    client, _ = publisher(world, producer(2, "persistent://acme/shop/or\x1b[31md\u202eers"))
+    client >> sends(2, producer_id=2)
+    found = scrape(world)
+    assert all(value.isprintable() for _, of in found for _, value in of)
+    assert {dict(of)["name"] for name, of in found if name == "sluice_limit_per_second"} == {TOPIC}
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"addresses": {"0.0.0.0/0": {"publish": {"messages": 10}}}},
+        {"producers": {"*": {"publish": {"messages": 10}}}},
+    ],
+)
+def test_limits_that_clients_name_are_not_shown(make_world: Make, limits: dict[str, Any]) -> None:
+    world = make_world(limits=limits)
     client, _ = publisher(world)
     client >> sends(2)
     assert len(world.engine.registry.limiters) == 1

@@ -26,3 +26,11 @@ def test_the_log_has_half_of_its_disk_unless_a_size_is_named() -> None:
     assert AccessLogSettings(rotate_size="1GiB").kept_size(2 * 1024**3) == 4 * 1024**3
     assert AccessLogSettings(retain_size="10GB").kept_size(1000) == 10 * 1000**3
     assert AccessLogSettings(retain_size="none").kept_size(1000) is None
+
+
+def test_processes_share_the_size_of_one_folder() -> None:
+    settings = AccessLogSettings(rotate_size="1MiB")
+    assert settings.part_of(4).kept_size(1000 * 1024**3) == 125 * 1024**3
+    assert settings.part_of(4).kept_size(1024**2) == 4 * 1024**2, "each keeps four files"
+    assert AccessLogSettings(retain_size="10GB").part_of(2).kept_size(1000) == 5 * 1000**3
+    assert AccessLogSettings(retain_size="none").part_of(2).kept_size(1000) is None
