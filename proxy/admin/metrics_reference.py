@@ -30,8 +30,8 @@ admin address serves them, and so does the address of `metrics:`, without token 
   others are counted together as `_others`; metrics by tenant alone have the first 200. Metrics of
   single limits (`sluice_limit_…`) have the 100 fullest of wide levels (proxy, tenant, namespace,
   resource group, exempt) and the 100 fullest of topics and subscriptions. A limit that is shown
-  stays for 15 minutes. Limits of producers, roles and addresses are in `/sluice/limiters` alone, and
-  so are names with control characters. A label's fixed words are listed below its metric;
+  stays for 15 minutes. Limits of producers, roles and addresses are in `/sluice/limiters` alone,
+  and so are names with control characters. A label's fixed words are listed below its metric;
   `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
 - **Counters** only grow, until the process ends. **Gauges** go up and down, and no scrape changes
   them. Series exist before their first event, where the words of their labels are known.

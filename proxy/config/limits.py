@@ -407,12 +407,20 @@ class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  #
 _SYSTEM_NAMESPACE = "pulsar/system"
 
 
+def _empty_sections(limits: Limits) -> Iterator[str]:
+    for path, sections in (("plans", limits.plans), ("tenants", limits.tenants), ("namespaces", limits.namespaces)):
+        for name, section in sections.items():
+            if not section.model_fields_set:
+                yield f"limits.{path}.{name}: limits nothing; write its limits, or take it out"
+
+
 def doubtful_names(limits: Limits) -> Iterator[str]:
     """Yield a warning for each name whose limits no stream may ever have, and for each plan that is given to none."""
     given = {section.plan for section in (*limits.tenants.values(), *limits.namespaces.values())}
     for plan in limits.plans:
         if plan not in given:
             yield f"limits.plans.{plan}: no tenant and no namespace has this plan"
+    yield from _empty_sections(limits)
     for key, part in (("topics", "local name"), ("producers", "name"), ("roles", "name")):
         for name in getattr(limits, key):
             if EACH in name and name != EACH:

@@ -300,7 +300,11 @@ class _Files:
         try:
             context.load_verify_locations(opened)
         except ssl.SSLError as error:
-            raise self._problem(key, f"holds no certificate in PEM ({_reason(error)})") from None
+            has_some = b"BEGIN CERTIFICATE" in _content(opened)
+            problem = (
+                "has a certificate that cannot be read: take it out" if has_some else "holds no certificate in PEM"
+            )
+            raise self._problem(key, f"{problem} ({_reason(error)})") from None
         return True
 
     def loaded(self, context: ssl.SSLContext) -> LoadedContext:

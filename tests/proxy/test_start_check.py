@@ -194,10 +194,19 @@ def test_a_file_without_limits_is_a_warning(tmp_path: Path, content: str, warnin
         ("topics: {'acme/shop/*': {}}", "limits.topics.persistent://acme/shop/*: this is no pattern"),
         ("roles: {'app-*': {}}", "limits.roles.app-*: this is no pattern"),
         ("producers: {'app-*': {}}", "limits.producers.app-*: this is no pattern"),
-        ("plans: {gold: {}}", "limits.plans.gold: no tenant and no namespace has this plan"),
-        ("namespaces: {pulsar/system: {}}", "limits.namespaces.pulsar/system: its topics are exempt"),
+        ("plans: {gold: {publish: {messages: 5}}}", "limits.plans.gold: no tenant and no namespace has this plan"),
+        (
+            "namespaces: {pulsar/system: {publish: {messages: 5}}}",
+            "limits.namespaces.pulsar/system: its topics are exempt",
+        ),
         ("resource_groups: {g: {}}", "limits.resource_groups.g: no tenant and no namespace is attached"),
-        ("{tenants: {'*': {}, 'a*': {}}, namespaces: {'a/*': {}}, roles: {'*': {}}, producers: {'*': {}}}", ""),
+        ("tenants: {acme: {}}", "limits.tenants.acme: limits nothing"),
+        ("namespaces: {a/b: {}}", "limits.namespaces.a/b: limits nothing"),
+        ("{plans: {gold: {}}, tenants: {acme: gold}}", "limits.plans.gold: limits nothing"),
+        (
+            "{plans: {gold: {publish: {messages: 5}}}, tenants: {'a*': gold}, roles: {'*': {}}, producers: {'*': {}}}",
+            "",
+        ),
     ],
 )
 def test_limits_that_no_stream_may_have_are_warnings(tmp_path: Path, limits: str, warning: str) -> None:

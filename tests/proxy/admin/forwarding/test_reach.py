@@ -51,7 +51,12 @@ def test_addresses_are_written_with_their_port(url: str, address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"), [(None, "cannot be read: No such file or directory"), ("x", "holds no certificate in PEM")]
+    ("content", "problem"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("x", "holds no certificate in PEM"),
+        ("-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n", "has a certificate that cannot be read"),
+    ],
 )
 def test_an_authority_that_cannot_be_used_is_told(tmp_path: Path, content: str | None, problem: str) -> None:
     file = tmp_path / "ca.pem"
