@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -320,7 +321,9 @@ def tenant_pages(report: Report) -> dict[str, str]:
     return pages
 
 
+@cache
 def _environment() -> Environment:
+    """The templates, which are compiled once in a process."""
     environment = Environment(
         loader=PackageLoader("compliance.report"),
         autoescape=True,
