@@ -28,6 +28,7 @@ from protocol.endpoint import Endpoint
 from proxy.config.model import Config, ConfigError, load_config, reload_config
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import set_up_operator_log
+from proxy.policies.store import StoreError, left_over, spread, store_of
 from proxy.runtime import Tasks
 from proxy.serve import ConfigSource, StartError, run
 from proxy.server import serves_both
@@ -72,9 +73,9 @@ Serving = dict[str, str | None]
 def as_process(config: Config, index: int, ports: Sequence[int] = ()) -> Config:
     """Return the configuration of one of `config.processes`.
 
-    Each process has a name, addresses and a policy store of its own, derived from the one that is configured. Bounds of
-    memory and of connections are divided, so that their sums hold. Without a section `fleet` the processes are a fleet
-    by themselves, and share the limits of all levels.
+    Each process has a name, addresses and a policy store of its own, derived from the one configured; the store
+    of the first process is that one. Bounds of memory and of connections are divided, so that their sums hold. Without
+    a section `fleet` the processes are a fleet by themselves, and share the limits of all levels.
 
     Args:
         config: The configuration of all.
@@ -92,9 +93,8 @@ def as_process(config: Config, index: int, ports: Sequence[int] = ()) -> Config:
     listen = config.listen
     if len(ports) == len(listen):
         listen = tuple(at._replace(port=at.port or port) for at, port in zip(listen, ports, strict=True))
-    store, memory, publish = config.policies.store, config.client_memory, config.publish
-    if store is not None:
-        store = store.with_name(f"{store.stem}-{index}{store.suffix}")
+    memory, publish = config.client_memory, config.publish
+    store = config.policies.store and store_of(config.policies.store, index)
     fleet = config.fleet or Fleet(name=config.proxy_id).model_copy(update={"shared": SHARED_BY_PROCESSES})
     return config.model_copy(
         update={
@@ -228,11 +228,30 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> No
         except OSError as error:
             where = ", ".join(each.address for each in config.listen)
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
+        _spread_store(config)
         # Members on other hosts are not counted: with a section `fleet` the number is not known.
         members = config.processes if config.fleet is None else 0
         source = None if file is None else str(file)
         specs = [Spec(source, flags, index, ports, members) for index in range(config.processes)]
         await _keep([ChildProcess(spec, config.drain.timeout + config.linger) for spec in specs])
+
+
+def _spread_store(config: Config) -> None:
+    store = config.policies.store
+    if store is None:
+        return
+    try:
+        copies = spread(store, config.processes, is_carried=as_process(config, 0).policy_topic is not None)
+    except StoreError as error:
+        raise StartError(str(error)) from None
+    if copies:
+        structlog.get_logger().info(
+            "policies: further processes begin with the store of the first one",
+            store=str(store),
+            copies=", ".join(map(str, copies)),
+        )
+    for warning in left_over(store, config.processes):
+        structlog.get_logger().warning(warning)
 
 
 async def _keep(children: Sequence[ChildProcess]) -> None:

@@ -57,7 +57,7 @@ from proxy.policies.keys import PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.room import TenantShare
 from proxy.policies.service import Around, PolicyService
-from proxy.policies.store import Store, StoreError
+from proxy.policies.store import Store, StoreError, left_over
 from proxy.reload import Reloader, changes_of, fingerprints
 from proxy.runtime import Searches, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Server, Sockets
@@ -216,7 +216,8 @@ class Proxy:
             kept_blocks = KeptBlocks(self.engine.blocklist)
             self.service = self._open_policies(_file_policies(config), self.engine, self._store, kept_blocks)
             self._blocks = BlockDesk(self.service, kept_blocks)
-            self.policy_topic = _policy_topic(self.config, self.engine, self.service)
+            is_of_one_proxy = source.members > 0 and config.policies.topic is None
+            self.policy_topic = _policy_topic(self.config, self.engine, self.service, is_of_one_proxy=is_of_one_proxy)
             self._files = CredentialFiles(
                 self.engine.tls,
                 self.authenticator,
@@ -568,11 +569,21 @@ def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:
     return shares
 
 
-def _policy_topic(config: Config, engine: Engine, service: PolicyService) -> PolicyTopic | None:
+def _policy_topic(
+    config: Config, engine: Engine, service: PolicyService, *, is_of_one_proxy: bool
+) -> PolicyTopic | None:
     if config.policy_topic is None:
         return None
     auth = own_auth(config.fleet, engine)
-    return PolicyTopic(config.policy_topic, config.broker, engine.dialer, auth, config.proxy_id, service)
+    return PolicyTopic(
+        config.policy_topic,
+        config.broker,
+        engine.dialer,
+        auth,
+        config.proxy_id,
+        service,
+        is_of_one_proxy=is_of_one_proxy,
+    )
 
 
 def _file_policies(config: Config) -> FilePolicies:
@@ -583,11 +594,15 @@ def _open_store(config: Config) -> Store:
     path = config.policies.store
     try:
         share = TenantShare(config.policies.tenant_policies, config.policies.tenant_bytes)
-        store = Store(path, config.policies.audit_changes, share)
+        is_alone = config.policy_topic is None and config.processes == 1
+        store = Store(path, config.policies.audit_changes, share, is_alone=is_alone)
     except StoreError as error:
         raise StartError(str(error)) from None
     if path is not None and store.is_new:
         structlog.get_logger().info("policies: a new store was made; nothing is set at run time", store=str(path))
+    if path is not None and config.processes == 1:  # else the parent looks
+        for warning in left_over(path, 1):
+            structlog.get_logger().warning(warning)
     return store
 
 

@@ -26,7 +26,7 @@ from proxy.files import token_in
 from proxy.identity.evidence import token_credentials
 from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.observe.operator_log import hear_warning, warnings_heard
-from proxy.policies.store import StoreError, check_store
+from proxy.policies.store import StoreError, check_store, left_over, store_of
 from proxy.session.engine import verifier_of
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 
@@ -60,7 +60,10 @@ class StartCheck:
             check._read_files(config)
         check.warnings += heard
         is_running = check._addresses_are_taken(config)
-        check._look_at_store(config.policies.store, is_running=is_running)
+        if config.policies.store is not None:
+            for process in range(config.processes):
+                check._look_at_store(store_of(config.policies.store, process), is_running=is_running)
+            check.warnings += left_over(config.policies.store, config.processes)
         check._look_at_address_key(config.access_log.address_key)
         check._look_at_folder("access_log.dir", config.access_log.dir)
         check._look_at_folder("drain.state", config.drain.state)
@@ -116,9 +119,7 @@ class StartCheck:
                 self.problems.append(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}")
         return is_taken
 
-    def _look_at_store(self, store: Path | None, *, is_running: bool) -> None:
-        if store is None:
-            return
+    def _look_at_store(self, store: Path, *, is_running: bool) -> None:
         folder = Path(os.path.realpath(store)).parent
         if store.exists() and not store.is_file():
             self.problems.append(f"policies.store: {store}: not a regular file; name a file, which is made if needed")

@@ -1,5 +1,6 @@
 """`sluice backup` and `sluice restore`; their imports happen when they run."""
 
+import time
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -52,7 +53,7 @@ def restore(backup: Source, store: Store, *, replace: Replace = False) -> None:
     if store.exists() and not replace:
         _fail(f"{store}: is there already: --replace puts the backup in its place; `sluice backup --store` keeps it")
     try:
-        found = put_in_place(backup, store)
+        found = put_in_place(backup, store, time.time_ns())
     except StoreError as error:
         _fail(error)
     typer.echo(f"{store}: {found.policies} policies, {found.changes} changes of the audit log")

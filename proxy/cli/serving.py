@@ -104,12 +104,13 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
         _fail([str(error)])
 
 
-def check(  # noqa: PLR0913 - one for each option
+def check(  # noqa: PLR0913, PLR0917 - one for each option
     config: ConfigFile = None,
     listen: Listen = None,
     broker: Broker = None,
     admin: Admin = None,
     access_log: LogDir = None,
+    processes: Processes = None,
     *,
     show: Show = False,
     show_defaults: ShowDefaults = False,
@@ -126,7 +127,13 @@ def check(  # noqa: PLR0913 - one for each option
     from proxy.config.showing import shown
     from proxy.start_check import StartCheck
 
-    flags = {"listen": _one_or_more(listen), "broker": _one_or_more(broker), "admin": admin, "access_log": access_log}
+    flags = {
+        "listen": _one_or_more(listen),
+        "broker": _one_or_more(broker),
+        "admin": admin,
+        "access_log": access_log,
+        "processes": processes,
+    }
     warnings: list[str] = []
     try:
         loaded = load(config, flags, os.environ)

@@ -156,6 +156,8 @@ class PolicyTopic:
         member: The member's name.
         service: The member's policies, which change only by the topic from now on.
         wall: Nanoseconds since 1970.
+        is_of_one_proxy: Whether only the processes of one proxy follow the topic. While the proxy had one process, its
+            changes were in its store alone: they hold then, and not the older ones on the topic.
 
     Attributes:
         log: The changes that were heard since this member last began to read the topic from its start.
@@ -175,8 +177,11 @@ class PolicyTopic:
         member: str,
         service: PolicyService,
         wall: Callable[[], int] = time.time_ns,
+        *,
+        is_of_one_proxy: bool = False,
     ) -> None:
         self.topic = topic
+        self._is_of_one_proxy = is_of_one_proxy
         self.dropped: Counter[str] = Counter()
         self._share = service.store.room.share
         self.log = PolicyLog(self.dropped, self._share)
@@ -519,14 +524,23 @@ class PolicyTopic:
         """Make the store equal to the topic. A topic without a history gets the store's policies."""
         log, store = self.log, self._service.store
         own = await asyncio.to_thread(lambda: dict(store.policies()))
+        if self._is_of_one_proxy and log.is_founded and store.ahead_ns is not None:
+            await self._bring_up(log, own, store.ahead_ns)
         if self.log is not log:
             return
         missing = [key for key in own if log.holds(key) is None]
         gone = missing if log.is_founded else []
         if own and not log.is_founded:
-            await self._found(log, {key: own[key] for key in missing})
-            if self.log is not log:
-                return
+            fields = {"topic": self.topic, "policies": len(missing)}
+            structlog.get_logger().warning(
+                "policies: the topic has no history; it gets this member's policies", **fields
+            )
+            if await self._give(log, [StoredChange(key, None, own[key]) for key in missing]):
+                self._writer.send(founding(self._wall(), self._member), FOUNDED)
+        if store.ahead_ns is not None and self.log is log:
+            await asyncio.to_thread(store.follow_topic)
+        if self.log is not log:
+            return
         differs = [key for key in log.policies() if log.body_of(key) != own.get(key)]
         self._changed.update(dict.fromkeys([*gone, *differs]))
         self._settle_pending()
@@ -539,28 +553,50 @@ class PolicyTopic:
             fields["first"] = [str(key) for key in (*gone, *differs)[:_MOST_NAMED]]
         log_line("policies: in step with the topic", **fields)
 
-    async def _found(self, log: PolicyLog, own: dict[PolicyKey, str]) -> None:
-        """Write the policies of this member's store to a topic without a history. If cut short, repeat it."""
-        fields = {"topic": self.topic, "policies": len(own)}
-        structlog.get_logger().warning("policies: the topic has no history; it gets this member's policies", **fields)
+    async def _bring_up(self, log: PolicyLog, own: dict[PolicyKey, str], ahead_ns: int) -> None:
+        """Give the topic the store's policies where it has older ones, until they have come back, or it is reread."""
+        while self.log is log:
+            changes = list[StoredChange]()
+            for key in own.keys() | set(log.policies()):
+                holding = log.holds(key)
+                change = StoredChange(key, None if holding is None else holding.body, own.get(key))
+                if change.before != change.after and (holding is None or holding.at_ns <= ahead_ns):
+                    changes.append(change)
+            if not changes:
+                return
+            structlog.get_logger().warning(
+                "policies: the store has changed since it followed the topic, which gets its policies",
+                topic=self.topic,
+                policies=len(changes),
+                first=[str(change.key) for change in changes[:_MOST_NAMED]],
+            )
+            if await self._give(log, changes) and await self._mark(log):
+                self._tidy((change.key for change in changes), ())
+                return
+            await asyncio.sleep(AGAIN_S)
+
+    async def _give(self, log: PolicyLog, changes: Sequence[StoredChange]) -> bool:
+        """Write policies of this member's store to the topic; return whether all were sent. If cut short, repeat it."""
         at_ns = self._wall()
         store = self._service.store
-        authors = await asyncio.to_thread(lambda: {key: store.author(key) or _FROM_STORE.name for key in own})
-        for key, body in own.items():
+        authors = await asyncio.to_thread(
+            lambda: {each.key: store.author(each.key) or _FROM_STORE.name for each in changes}
+        )
+        for change in changes:
             try:
-                by = Principal(authors[key], _FROM_STORE.address)
-                proposed = log.propose(StoredChange(key, None, body), by, self._member, at_ns)
+                by = Principal(authors[change.key], _FROM_STORE.address)
+                proposed = log.propose(change, by, self._member, at_ns)
             except BadChangeError as error:
                 structlog.get_logger().error(
-                    "policies: a policy stays in this member alone", policy=str(key), error=str(error)
+                    "policies: a policy stays in this member alone", policy=str(change.key), error=str(error)
                 )
                 continue
             for slot, message in proposed:  # none for a policy that another member has written
                 while not self._writer.send(message, slot):
                     if self.log is not log or not self._writer.is_open:
-                        return
+                        return False
                     await asyncio.sleep(SLOW_S)
-        self._writer.send(founding(at_ns, self._member), FOUNDED)
+        return True
 
     def _settle_pending(self) -> None:
         """Answer this member's changes that were on their way when the connection was lost, and that hold."""

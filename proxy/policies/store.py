@@ -31,6 +31,8 @@ from proxy.policies.room import Room, TenantShare, size_of
 _VERSION = 2
 _APPLICATION = int.from_bytes(b"SLUC")
 """The application id in the header of the file."""
+_AHEAD = "CREATE TABLE IF NOT EXISTS ahead (at_ns INTEGER NOT NULL);"
+"""Has one row while the store has changes that no topic has carried: the time of the last one."""
 _TABLES = f"""
 CREATE TABLE policies (
     kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL, who TEXT NOT NULL,
@@ -42,6 +44,7 @@ CREATE TABLE audit (
     owner TEXT NOT NULL, number INTEGER NOT NULL
 );
 CREATE INDEX audit_by_owner ON audit (owner, number);
+{_AHEAD}
 PRAGMA application_id = {_APPLICATION};
 PRAGMA user_version = {_VERSION};
 """
@@ -107,9 +110,11 @@ class Store:
         path: The file; it, its `-wal`, `-shm` and `.lock` belong to one process at a time. None: memory.
         audit_rows: Changes that the audit log keeps, and a hundredth of that for each tenant; older ones go.
         share: The part of each tenant.
+        is_alone: Whether changes are this store's own: no topic carries them, and no other process has them.
 
     Attributes:
         is_new: Whether the file was not there before.
+        ahead_ns: The time of the last change that no topic has carried, nanoseconds since 1970; None: there is none.
         room: Counts the kept policies.
 
     Raises:
@@ -121,7 +126,11 @@ class Store:
         path: Path | None,
         audit_rows: int = 100_000,
         share: TenantShare = TenantShare(),  # noqa: B008 - a value
+        *,
+        is_alone: bool = False,
     ) -> None:
+        self.ahead_ns: int | None = None
+        self._is_alone = is_alone
         self._path = Path(os.path.realpath(path)) if path else None  # else a link is another name for the lock
         self._audit_rows = audit_rows
         self.room = Room(share)
@@ -144,6 +153,7 @@ class Store:
                     _lock(self._path, self._opened)
                     self.is_new = not os.path.lexists(self._path)
                     if self.is_new:
+                        _check_alone(self._path)
                         _make(self._path)
                 self._base = self._reading = self._connect(self._path or ":memory:")
                 if self._path is None:
@@ -151,6 +161,7 @@ class Store:
                 else:
                     self._set_up()
                     self._reading = self._connect(self._path)
+                self.ahead_ns = self._base.execute("SELECT max(at_ns) FROM ahead").fetchone()[0]
                 self._file = self._file_now()
                 self._opened = opened.pop_all()
                 self._is_open, self._why_closed = True, _CLOSED
@@ -240,14 +251,33 @@ class Store:
         Raises:
             StoreError: If it cannot be written. Nothing has changed then.
         """
+        with self._transaction():
+            self._write(changes, at_ns, who, address)
+            if self._is_alone:
+                _set_ahead(self._base, at_ns)
+        for owner, more in differences(changes).items():
+            self.room.add(owner, *more)
+        if self._is_alone:
+            self.ahead_ns = at_ns
+
+    def follow_topic(self) -> None:
+        """Take note that the topic has all changes of this store.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        with self._transaction():
+            _set_ahead(self._base, None)
+        self.ahead_ns = None
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
         with self._using("write"):
             self._base.execute("BEGIN IMMEDIATE")
             try:
-                self._write(changes, at_ns, who, address)
+                yield
                 self._see_that_it_is_there()
                 self._base.execute("COMMIT")
-                for owner, more in differences(changes).items():
-                    self.room.add(owner, *more)
             except BaseException:
                 if self._base.in_transaction:
                     self._base.execute("ROLLBACK")
@@ -326,6 +356,7 @@ class Store:
         self._base.execute("PRAGMA synchronous = FULL")
         self._base.execute("PRAGMA wal_autocheckpoint = 1")  # each change: a copy of the file alone has it
         self._base.execute("BEGIN IMMEDIATE")  # another process may have the file, without our lock
+        self._base.execute(_AHEAD)  # a store of an earlier Sluice has no such table
         self._base.execute("COMMIT")
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the remains of a process that was killed
 
@@ -419,6 +450,31 @@ def _lock(path: Path, opened: ExitStack) -> None:
         raise sqlite3.OperationalError(special) from None
 
 
+def store_of(store: Path, process: int) -> Path:
+    """Return the store of one of several processes; that of the first is the configured file, as with one process."""
+    return store.with_name(f"{store.stem}-{process}{store.suffix}") if process else store
+
+
+def stores_beside(store: Path) -> dict[int, Path]:
+    """Return the stores `NAME-N` beside a store by their numbers: those of runs with several processes."""
+    beside = dict[int, Path]()
+    for path in store.parent.glob(f"{glob.escape(store.stem)}-*{glob.escape(store.suffix)}"):
+        number = path.name[len(store.stem) + 1 : len(path.name) - len(store.suffix)]
+        if number.isascii() and number.isdigit():
+            beside[int(number)] = path
+    return beside
+
+
+def _check_alone(path: Path) -> None:
+    """Check that a store that is not there leaves no policies behind that were set with several processes."""
+    if beside := stores_beside(path):
+        found = beside[min(beside)]
+        raise sqlite3.OperationalError(
+            f"is not there, but {found.name} is, a store of one of several processes: `sluice restore {found} {path}` "
+            "goes on with its policies; or remove it to begin without"
+        )
+
+
 def _make(path: Path) -> None:
     """Make a store under a new name: whole, or not at all, even if the process is killed at any moment."""
     log = path.with_name(f"{path.name}-wal")
@@ -478,10 +534,13 @@ def check_store(path: Path) -> bool:
         StoreError: If it is not a whole store of this version, or cannot be read.
     """
     path = Path(os.path.realpath(path))
-    path.stat()
     try:
+        if not path.exists():
+            _check_alone(path)
         with _reading(path) as base:
             _check(path, base)
+    except FileNotFoundError:
+        raise
     except (sqlite3.Error, OSError) as error:
         raise StoreError(f"policies.store: {_explained(path, error)}") from None
     return _is_in_use(path)
@@ -556,16 +615,25 @@ def read_backup(store: Path) -> bytes:
         raise StoreError(_explained(store, error)) from None
 
 
-def restore(backup: Path, store: Path) -> Restored:
+def restore(backup: Path, store: Path, at_ns: int | None = None) -> Restored:
     """Put the content of a backup in a store's place. A store that is there is replaced, with its `-wal`.
+
+    Args:
+        backup: The backup.
+        store: The store.
+        at_ns: The time of the restore, nanoseconds since 1970: of older changes on a topic that only the processes of
+            one proxy follow, the restored ones hold. None: the store is as far as the backup was.
 
     Raises:
         StoreError: If the backup is not whole, or a proxy uses the store. Nothing has changed then.
     """
     try:
-        with _reading(backup) as base, closing(sqlite3.connect(":memory:")) as copy:
+        with _reading(backup) as base, closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
             content = _content(backup, base)
             base.backup(copy)
+            if at_ns is not None:
+                copy.execute(_AHEAD)
+                _set_ahead(copy, at_ns)
             store_bytes = copy.serialize()
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(backup, error)) from None
@@ -587,6 +655,79 @@ def restore(backup: Path, store: Path) -> Restored:
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(store, error)) from None
     return content
+
+
+def spread(store: Path, processes: int, *, is_carried: bool) -> list[Path]:
+    """Have the stores of further processes begin as copies of the first one's, and return those that were written.
+
+    Args:
+        store: The configured store, which is the first process's.
+        processes: The number of processes.
+        is_carried: Whether a topic carries changes to all. Otherwise each process has changes of its own, which stay
+            unless one process alone has changed the first store since.
+
+    Raises:
+        StoreError: If a store cannot be read or written, or another process uses it.
+    """
+    others = [store_of(store, process) for process in range(1, processes)]
+    try:
+        if not check_store(store):  # else the start fails by the lock, with the remedy
+            with _reading(store) as base:
+                is_ahead = _ahead_of(base) is not None
+            others = [other for other in others if is_carried or is_ahead or not other.exists()]
+            for other in others:
+                restore(store, other)
+            if is_ahead and not is_carried:
+                for each in (store, *others):
+                    with closing(Store(each)) as written:
+                        written.follow_topic()
+            return others
+    except FileNotFoundError:  # a start makes it
+        pass
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"policies.store: {_explained(store, error)}") from None
+    return []
+
+
+def left_over(store: Path, processes: int) -> list[str]:
+    """Return a warning for each store that no process uses any more and that has policies which this one never had."""
+    warnings = list[str]()
+    for number, other in sorted(stores_beside(store).items()):
+        if 0 < number < processes:
+            continue
+        with suppress(StoreError, FileNotFoundError):
+            if unknown := _unknown_policies(store, other):
+                warnings.append(
+                    f"policies.store: {other}: has {unknown} policies that {store} never had, and no process uses it: "
+                    "set them again, or remove the file"
+                )
+    return warnings
+
+
+def _unknown_policies(store: Path, other: Path) -> int:
+    """Return how many policies another store has that are neither in a store nor in its audit log."""
+    known = "SELECT kind, setting, name FROM main.policies UNION ALL SELECT kind, setting, name FROM main.audit"
+    try:
+        check_store(store)
+        check_store(other)
+        with _reading(store) as base:
+            base.execute("ATTACH ? AS other", (f"{other.absolute().as_uri()}?mode=ro",))
+            query = f"SELECT count(*) FROM other.policies WHERE (kind, setting, name) NOT IN ({known})"  # noqa: S608 - no value is in it
+            return int(base.execute(query).fetchone()[0])
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"policies.store: {_explained(other, error)}") from None
+
+
+def _set_ahead(base: sqlite3.Connection, at_ns: int | None) -> None:
+    base.execute("DELETE FROM ahead")
+    if at_ns is not None:
+        base.execute("INSERT INTO ahead VALUES (?)", (at_ns,))
+
+
+def _ahead_of(base: sqlite3.Connection) -> int | None:
+    """Return `Store.ahead_ns` of a store that may be of an earlier Sluice."""
+    has_table = base.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'ahead'").fetchone()[0]
+    return base.execute("SELECT max(at_ns) FROM ahead").fetchone()[0] if has_table else None
 
 
 @contextmanager

@@ -40,7 +40,8 @@ class Processes:
 
     def __init__(self, folder: Path, broker: str, env: dict[str, str] | None = None, **config: Any) -> None:
         fleet = {"name": "front", "cycle": 0.05, "lease": 0.6}
-        sluice = launch_sluice(folder, f"pulsar://{broker}", {"processes": 2, "fleet": fleet, **config}, env)
+        given = {key: value for key, value in {"processes": 2, "fleet": fleet, **config}.items() if value is not None}
+        sluice = launch_sluice(folder, f"pulsar://{broker}", given, env)
         self.broker, self.address = broker, sluice.service_url.partition("//")[2]
         assert sluice.process is not None
         self.sluice, self.parent = sluice, sluice.process
@@ -86,7 +87,7 @@ def starting(folder: Path) -> Iterator[Start]:
     with running_broker() as (_, broker):
 
         def launch(**config: Any) -> Processes:
-            running.append(Processes(folder, broker, **config))
+            running.append(Processes(folder / str(len(running)), broker, **config))
             return running[-1]
 
         yield launch
@@ -216,7 +217,7 @@ def test_a_mistake_is_reported_once_and_ends_all(start: Start) -> None:
     wait_for(lambda: processes.parent.exit_code is not None, told=processes.parent.last_lines)
     assert processes.parent.exit_code == 1
     log = processes.parent.log_path.read_text()
-    assert log.count("/nowhere/p-0.db") == 1
+    assert log.count("/nowhere/p.db") == 1
     assert "Traceback" not in log
 
 
@@ -226,9 +227,68 @@ def test_each_process_has_names_and_addresses_of_its_own() -> None:
     third = as_process(config, 2)
     assert (third.proxy_id, third.admin.port, third.metrics and third.metrics.port) == ("front-2", 8082, 9002)
     assert third.policies.store == Path("kept/p-2.db")
+    assert as_process(config, 0).policies.store == Path("kept/p.db"), "one process goes on with that of the first"
     assert third.fleet is not None
     assert third.fleet.name == "front"
     assert {"proxy", "address"} <= third.fleet.shared_levels, "limits of one host hold over all its processes"
+
+
+TENANT, NAMESPACE = (
+    f"/sluice/limits?direction=publish&setting={setting}&name={name}"
+    for setting, name in (("tenant", "acme"), ("namespace", "acme/shop"))
+)
+
+
+def set_by(processes: Processes, index: int) -> dict[str, Any]:
+    admin, limits = processes.admin(index), dict[str, Any]()
+    for place in (TENANT, NAMESPACE):
+        with suppress(AdminError):  # 404: it is not set
+            limits[place] = admin.get_json(place)["limit"]
+    return limits | {"blocks": [block["name"] for block in admin.get_json("/sluice/blocks")["blocks"]]}
+
+
+@contextmanager
+def serving(start: Start, count: int, policies: dict[str, Any]) -> Iterator[Processes]:
+    """Serve with so many processes, until each has what the first one has."""
+    run = start(processes=count, policies=policies, fleet=None, proxy_id="front")
+    run.wait_for("all processes serve" if count > 1 else "serving")
+    for index in range(count) if count > 1 and policies.get("topic") is None else ():
+        in_step = partial(run.admin(index).get_json, "/sluice/fleet")
+        wait_for(lambda ask=in_step: ask()["policies"]["state"] == "in_step", PATIENCE_S, in_step)  # type: ignore[misc]
+    yield run
+    assert run.parent.stop(30) == 0
+
+
+def test_limits_and_blocks_hold_whatever_processes_is(start: Start, tmp_path: Path) -> None:
+    """From one process to two, back, changed meanwhile, and to three: the latest values hold in each process."""
+    policies = {"store": str(tmp_path / "p.db")}
+
+    def hold(run: Processes, index: int, expected: dict[str, Any]) -> None:
+        wait_for(lambda: set_by(run, index) == expected, PATIENCE_S, lambda: (index, set_by(run, index)))
+
+    with serving(start, 1, policies) as run:
+        run.admin(0).call("PUT", TENANT, {"messages": "5/s"})
+        run.admin(0).call("POST", "/sluice/blocks", {"kind": "role", "name": "bad"})
+        held = set_by(run, 0)
+        assert held == {TENANT: {"messages": 5}, "blocks": ["bad"]}
+    with serving(start, 2, policies) as run:
+        for index in range(2):
+            hold(run, index, held)
+        run.admin(1).call("PUT", NAMESPACE, {"messages": "7/s"})
+        run.admin(1).call("DELETE", "/sluice/blocks?kind=role&name=bad")
+        held |= {NAMESPACE: {"messages": 7}, "blocks": []}
+        for index in range(2):
+            hold(run, index, held)
+    with serving(start, 1, policies) as run:
+        hold(run, 0, held)
+        run.admin(0).call("PUT", TENANT, {"messages": "4/s"})
+        run.admin(0).call("DELETE", NAMESPACE)
+        run.admin(0).call("POST", "/sluice/blocks", {"kind": "role", "name": "worse"})
+        held = {TENANT: {"messages": 4}, "blocks": ["worse"]}
+        hold(run, 0, held)
+    with serving(start, 3, policies) as run:
+        for index in range(3):
+            hold(run, index, held)
 
 
 def test_bounds_of_all_processes_add_up_to_the_whole() -> None:

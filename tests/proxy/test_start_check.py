@@ -93,6 +93,18 @@ def test_a_store_without_tables_is_found(tmp_path: Path) -> None:
     assert len(check(policies={"store": store}).problems) == 1
 
 
+def test_stores_of_all_processes_are_checked(tmp_path: Path) -> None:
+    for name in ("p.db", "p-1.db"):
+        Store(tmp_path / name).close()
+    (tmp_path / "p-1.db").write_bytes(b"")
+    given = {"policies": {"store": tmp_path / "p.db"}, "admin": "127.0.0.1:0"}
+    (problem,) = check(processes=2, **given).problems
+    assert problem.startswith(f"policies.store: {tmp_path}/p-1.db: is empty")
+    assert check(**given).problems == []
+    (tmp_path / "p.db").unlink()
+    assert "is not there, but p-1.db is" in check(**given).problems[0]
+
+
 def test_a_store_of_a_running_proxy_is_a_warning_beside_its_address(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     store = Store(path)

@@ -50,10 +50,13 @@ def rate(messages: int) -> str:
 class Member:
     """Policies with a store, and the topic."""
 
-    def __init__(self, broker: "Broker", name: str, **stored: str) -> None:
-        self.store = Store(None)
+    def __init__(
+        self, broker: "Broker", name: str, *, ahead_ns: int | None = None, is_of_one_proxy: bool = True, **stored: str
+    ) -> None:
+        self.store = Store(None, is_alone=ahead_ns is not None)
         said = [StoredChange(rate_key("publish", Setting.TENANT, name), None, body) for name, body in stored.items()]
-        self.store.write(said, 1, "ann", "")
+        self.store.write(said, ahead_ns or 1, "ann", "")
+        self.store._is_alone = False
         self.blocks = KeptBlocks(Blocklist((), Counters(), []))
         around = Around(lambda: (1, 2), lambda _changes, _now: None, handlers={PolicyKind.BLOCK: self.blocks})
         self.policies = Policies()
@@ -62,7 +65,7 @@ class Member:
         at = broker.at
         certificates = Certificates(Config(broker=str(at)))
         dialer = BrokerDialer(Targets((at,)), certificates, Counters(), names_clients=False)
-        self.topic = PolicyTopic(TOPIC, (at,), dialer, None, name, self.service)
+        self.topic = PolicyTopic(TOPIC, (at,), dialer, None, name, self.service, is_of_one_proxy=is_of_one_proxy)
 
     @property
     def kept(self) -> dict[str, str]:
@@ -92,7 +95,7 @@ class World:
         self.broker = broker
         self.members: list[Member] = []
 
-    async def join(self, name: str, **stored: str) -> Member:
+    async def join(self, name: str, **stored: Any) -> Member:
         self.members.append(Member(self.broker, name, **stored))
         await self.members[-1].topic.start()
         return self.members[-1]
@@ -226,6 +229,58 @@ async def test_the_first_member_gives_the_topic_its_policies_and_the_others_take
     await world.in_step()
     third = await world.join("c")
     await until(lambda: third.kept == first.kept)
+
+
+LATER_NS = 2**62
+
+
+@pytest.mark.parametrize(("ahead_ns", "is_of_one_proxy"), [(None, True), (1, True), (LATER_NS, False)])
+async def test_store_follows_a_topic_that_is_newer_or_of_others(
+    world: World, *, ahead_ns: int | None, is_of_one_proxy: bool
+) -> None:
+    first = await world.join("a")
+    await world.in_step()
+    await first.set(KEY, rate(5))
+    other = await world.join("b", ahead_ns=ahead_ns, is_of_one_proxy=is_of_one_proxy, acme=rate(6), other=rate(2))
+    await world.in_step()
+    expected = {"acme": rate(5)} | ({"other": rate(2)} if ahead_ns == 1 else {})
+    await until(lambda: other.kept == first.kept == expected)
+    assert other.store.ahead_ns is None
+
+
+async def test_store_that_one_process_has_changed_is_given_to_the_topic(world: World) -> None:
+    first = await world.join("a")
+    await world.in_step()
+    for key in (KEY, OTHER):
+        await first.set(key, rate(5))
+    alone = await world.join("b", ahead_ns=LATER_NS, acme=rate(6), shop=rate(2))
+    await world.in_step()
+    await until(lambda: first.kept == {"acme": rate(6), "shop": rate(2)})
+    assert alone.kept == first.kept
+    assert alone.store.ahead_ns is None
+    await first.set(KEY, rate(7))
+    await until(lambda: alone.kept == first.kept == {"acme": rate(7), "shop": rate(2)})
+
+
+async def test_store_is_given_to_the_topic_again_where_that_broke_off(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await world.join("a")
+    await world.in_step()
+    await first.set(KEY, rate(5))
+    alone = Member(world.broker, "b", ahead_ns=LATER_NS, acme=rate(6))
+    give, world.members = alone.topic._give, [*world.members, alone]
+
+    async def drop(*given: Any) -> bool:
+        monkeypatch.setattr(alone.topic, "_give", give)
+        world.broker.drop()
+        return await give(*given)
+
+    monkeypatch.setattr(alone.topic, "_give", drop)
+    await alone.topic.start()
+    await until(lambda: first.kept == alone.kept == {"acme": rate(6)})
+    await world.in_step()
+    assert alone.store.ahead_ns is None
 
 
 async def test_what_is_no_change_is_dropped_and_counted_and_others_go_on(world: World) -> None:

@@ -15,7 +15,17 @@ from typer.testing import CliRunner, Result
 
 from limiter.levels import Setting
 from proxy.policies.keys import rate_key
-from proxy.policies.store import Store, StoredChange, StoreError, read_backup, restore, write_backup
+from proxy.policies.store import (
+    Store,
+    StoredChange,
+    StoreError,
+    left_over,
+    read_backup,
+    restore,
+    spread,
+    store_of,
+    write_backup,
+)
 from sluice.cli import app
 from tests.proxy.admin_client import Admin
 from tests.proxy.policies.test_commands import sluice
@@ -301,3 +311,69 @@ def test_an_error_names_the_file_and_ends_with_1(tmp_path: Path) -> None:
     done = command("backup", tmp_path / "backup", "--store", tmp_path / "gone.db")
     assert (done.exit_code, "gone.db" in done.stderr) == (1, True)
     assert not (tmp_path / "gone.db").exists()
+
+
+def test_processes_begin_with_the_store_of_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    assert spread(path, 2, is_carried=True) == [], "a start makes it"
+    a_store(path, one="5")
+    a_store(store_of(path, 1), two="6")
+    assert spread(path, 3, is_carried=True) == [store_of(path, 1), store_of(path, 2)]
+    assert kept(store_of(path, 1)) == kept(store_of(path, 2)) == {"one": "5"}
+
+
+def test_processes_without_a_topic_keep_what_is_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    a_store(path, one="5")
+    a_store(store_of(path, 1), two="6")
+    assert spread(path, 2, is_carried=False) == []
+    with closing(Store(path, is_alone=True)) as alone:
+        alone.write([StoredChange(_TWO, None, "7")], 2, "ann", "")
+    assert spread(path, 2, is_carried=False) == [store_of(path, 1)]
+    assert kept(store_of(path, 1)) == {"one": "5", "two": "7"}
+    assert spread(path, 2, is_carried=False) == [], "they have their own from now on"
+
+
+def test_store_of_a_process_that_runs_is_not_copied_over(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    a_store(path, one="5")
+    with closing(Store(store_of(path, 1))), pytest.raises(StoreError, match="another process uses it"):
+        spread(path, 2, is_carried=True)
+
+
+def test_store_is_not_made_beside_that_of_a_further_process(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    a_store(tmp_path / "p-1.db", one="5")
+    a_store(tmp_path / "p-x.db")
+    with pytest.raises(StoreError, match=r"p\.db: is not there, but p-1\.db is, .* `sluice restore"):
+        Store(path)
+    assert not path.exists()
+    assert command("restore", tmp_path / "p-1.db", path).exit_code == 0
+    assert kept(path) == {"one": "5"}
+    for name in ("p.db", "p-1.db"):
+        (tmp_path / name).unlink()
+    assert Store(path).is_new
+
+
+def test_policies_that_no_process_has_any_more_are_reported(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    a_store(path, one="5")
+    a_store(tmp_path / "p-1.db", one="6", two="6")
+    assert left_over(path, 2) == []
+    (warning,) = left_over(path, 1)
+    assert warning.startswith(f"policies.store: {tmp_path}/p-1.db: has 1 policies that {path} never had")
+    with closing(Store(path)) as store:
+        store.write([StoredChange(_TWO, None, "7")], 2, "ann", "")
+        store.write([StoredChange(_TWO, "7", None)], 3, "ann", "")
+    assert left_over(path, 1) == [], "it was taken back since"
+
+
+def test_restored_store_holds_over_its_topic(tmp_path: Path) -> None:
+    path, backup = a_store(tmp_path / "p.db", one="5"), tmp_path / "b.db"
+    assert command("backup", backup, "--store", path).exit_code == 0
+    assert command("restore", backup, path, "--replace").exit_code == 0
+    with closing(Store(path)) as store:
+        assert store.ahead_ns is not None
+        store.follow_topic()
+    with closing(Store(path)) as store:
+        assert store.ahead_ns is None
