@@ -55,10 +55,11 @@ class ActivityReader(NamedTuple):
     """The callbacks of the reader of a journal; by default there is no reader.
 
     Args:
-        on_first: See `ActivityJournal`.
-        on_early: See `ActivityJournal`.
-        on_cut: See `ActivityJournal`.
-        on_take: See `ActivityJournal`.
+        on_first: Called when the journal is no longer empty; the caller then ends the period in its own time.
+        on_early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
+        on_cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in
+            the journal. Its report ends there, and a new one may follow.
+        on_take: Called with a stream or limiter whose counts are about to change, while `ActivityJournal.is_taking`.
         on_relative: Called when the first limit that is relative to a publish rate appears: these change once a second.
         on_standstill: Called with a time in nanoseconds for which the process did nothing.
     """
@@ -71,39 +72,40 @@ class ActivityReader(NamedTuple):
     on_standstill: Callable[[int], None] = ignore_standstill
 
 
+NO_READER: Final = ActivityReader()
+
+
 class ActivityJournal:
     """The streams and limiters that have something to report.
 
     Bound: all open streams, MOST_ENDED ended streams, and the limiters of both. Others are reported early.
 
-    Args:
-        on_first: Called when the journal is no longer empty; the caller then ends the period in its own time.
-        on_early: Called with a stream that has ended, or a limiter that is forgotten, and is reported before that time.
-        on_cut: Called with a stream or limiter and the moment from which it has other values, whether or not it is in
-            the journal. Its report ends there, and a new one may follow.
-        on_take: Called with a stream or limiter whose counts are about to change, while `is_taking`.
-
     Attributes:
+        reader: Gets the reports, from `read_by` on.
         is_taking: The reader has ended the reports of all, and takes their counts a few at a time. A count must not
             change before it is taken.
     """
 
-    def __init__(
-        self,
-        on_first: Callable[[], None],
-        on_early: Callable[[Stream | Limiter], None] = _ignore_subject,
-        on_cut: Callable[[Stream | Limiter, int], None] = _ignore_cut,
-        on_take: Callable[[Stream | Limiter], None] = _ignore_subject,
-    ) -> None:
+    def __init__(self) -> None:
+        self.reader = NO_READER
         self.is_taking = False
         self.streams: OrderedDict[Stream, None] = OrderedDict()
         self.limiters: OrderedDict[Limiter, None] = OrderedDict()
-        self.on_early: Callable[[Stream | Limiter], None] = on_early
-        self.on_cut: Callable[[Stream | Limiter, int], None] = on_cut
-        self._on_take: Callable[[Stream | Limiter], None] = on_take
-        self._on_first = on_first
         self._period = NotingPeriod(is_open=True)
         self._ended = 0
+        self._untaken = 0
+
+    def read_by(self, reader: ActivityReader) -> None:
+        """Let `reader` have the reports from now on."""
+        self.reader = reader
+
+    def relative_began(self) -> None:
+        """Note that the first limit that is relative to a publish rate has appeared."""
+        self.reader.on_relative()
+
+    def stood_still(self, late_ns: int) -> None:
+        """Note that the process did nothing for a time in nanoseconds."""
+        self.reader.on_standstill(late_ns)
 
     def note(self, stream: "Stream") -> None:
         """Note that counts of `stream`, and of its limiters, are about to change."""
@@ -113,7 +115,7 @@ class ActivityJournal:
             self._take_with_limiters(stream)
         if stream not in self.streams:
             if not self.streams:
-                self._on_first()
+                self.reader.on_first()
             self.streams[stream] = None
         stream.noted_in = self._period
         for limiter in stream.chain:
@@ -125,15 +127,16 @@ class ActivityJournal:
     def touched(self, limiter: "Limiter") -> None:
         """Note that counts of a limiter are about to change."""
         if self.is_taking:
-            self._on_take(limiter)
+            self.reader.on_take(limiter)
 
     def _take_with_limiters(self, stream: "Stream") -> None:
-        self._on_take(stream)
+        on_take = self.reader.on_take
+        on_take(stream)
         for limiter in stream.chain:
-            self._on_take(limiter)
+            on_take(limiter)
         if stream.observed is not None:
             for limiter in stream.observed.chain:
-                self._on_take(limiter)
+                on_take(limiter)
 
     def ended(self, stream: "Stream") -> None:
         """Note that a stream has ended; its report waits for the reader, unless MOST_ENDED others wait."""
@@ -144,26 +147,26 @@ class ActivityJournal:
             self._ended -= 1
             del self.streams[stream]
             stream.noted_in = NOT_NOTED
-            self.on_early(stream)
+            self.reader.on_early(stream)
 
     def rewired(self, stream: "Stream", now: int) -> None:
         """End the stream's report here: it is about to get other limits, as policies changed."""
-        self.on_cut(stream, now)
+        self.reader.on_cut(stream, now)
 
     def retuned(self, limiter: "Limiter", now: int) -> None:
         """End the limiter's report here: no report mixes two values. Those of its streams, maybe thousands, go on."""
-        self.on_cut(limiter, now)
+        self.reader.on_cut(limiter, now)
 
     def left(self, limiter: "Limiter", now: int) -> None:
         """End the limiter's report here and remove it: its last stream has left, as policies changed."""
-        self.on_cut(limiter, now)
+        self.reader.on_cut(limiter, now)
         self.limiters.pop(limiter, None)
 
     def forgotten(self, limiter: "Limiter") -> None:
         """Report at once a limiter that is no longer used."""
         if limiter in self.limiters:
             del self.limiters[limiter]
-            self.on_early(limiter)
+            self.reader.on_early(limiter)
 
     def end_period(self) -> tuple["OrderedDict[Stream, None]", "OrderedDict[Limiter, None]"]:
         """Return the streams and limiters with something to report, and begin another period without any.
@@ -173,6 +176,8 @@ class ActivityJournal:
         streams, self.streams = self.streams, OrderedDict()
         limiters, self.limiters = self.limiters, OrderedDict()
         self._ended = 0
+        self._untaken = len(streams) + len(limiters)
+        self.is_taking = self._untaken > 0
         self._period.is_open = False
         self._period = NotingPeriod(is_open=True)
         return streams, limiters
@@ -182,6 +187,8 @@ class ActivityJournal:
 
         That does not call `on_first`, as the caller also ends the next period.
         """
+        self._untaken -= 1
+        self.is_taking = self._untaken > 0
         if isinstance(subject, Limiter):
             if subject.waiters:
                 self.limiters[subject] = None

@@ -190,11 +190,6 @@ class Proxy:
         with ExitStack() as unless_made:  # without the log's end, the next run would take this one for killed
             unless_made.callback(self.access.close)
             self._changes = ChangeLog(self.access)
-            self.intervals = Intervals(
-                self.access,
-                self.totals,
-                (config.access_log.interval, config.access_log.steady_interval),
-            )
             policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
             self.fleet = self._make_fleet(policies)
             self.limit_state = _take_limit_state(
@@ -205,11 +200,16 @@ class Proxy:
                 self.descriptors.within(self.config),
                 policies,
                 counters,
-                self.intervals.reader,
                 shared_limits=None if self.fleet is None else self.fleet.shared,
                 siblings=None if self.fleet is None else self.fleet.brokers,
                 bound_of_clients=self.descriptors.bound_of_clients(self.config),
                 first=None if self.limit_state is None else self.limit_state.first,
+            )
+            self.intervals = Intervals(
+                self.access,
+                self.totals,
+                (config.access_log.interval, config.access_log.steady_interval),
+                self.engine,
             )
             self._link = None if self.fleet is None else link_of(self.config, self.engine)
             self._store = _open_store(config)
@@ -283,8 +283,7 @@ class Proxy:
         Raises:
             StartError: If one cannot be had.
         """
-        engine = self.engine
-        self.intervals.start(engine.journal, engine.registry, engine.refusals, engine.slices)
+        self.intervals.start()
         await self._forget_needless()
         inherited = {} if self._successor is None else self._successor.sockets
         admin = await self._bind_admin(inherited)

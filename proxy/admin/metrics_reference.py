@@ -8,7 +8,6 @@ import textwrap
 
 from prometheus_client.core import Metric
 
-from limiter.activity import ActivityReader
 from limiter.policies import Policies
 from proxy.admin.metrics import SluiceCollector
 from proxy.config.model import Config
@@ -68,7 +67,7 @@ _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_
 def families() -> list[Metric]:
     """List the metric families of a proxy that has just started."""
     config = Config.model_validate({"broker": "pulsar://127.0.0.1:6650"})
-    engine = Engine(config, Policies(), Counters(), ActivityReader())
+    engine = Engine(config, Policies(), Counters())
     access = AccessLog(Writer("proxy", "boot"), None)
     return list(SluiceCollector(engine, NamespaceTotals(), access, lambda: iter(())).collect())
 

@@ -15,7 +15,6 @@ from accesslog.record import (
     StandstillLine,
     ThrottleLine,
 )
-from limiter.limiter import Limiter, Stream
 from protocol.printable import printable
 from proxy.config.sections import AccessLogSettings as Section
 from proxy.degraded import Degraded
@@ -29,9 +28,9 @@ from proxy.observe.log_lines import (
     ShareChange,
     ShareLines,
     Writer,
+    address_of,
     as_they_are,
     hashed,
-    in_force,
     in_log,
     moment_now,
     read_key,
@@ -41,9 +40,6 @@ from proxy.observe.log_writer import Keep, LogTrouble, LogWriter, Losses, Notice
 
 MOST_CHANGE_TEXT = 1000
 """Most characters of each text of a change line."""
-AT_ONCE = 200
-"""Lines of streams and limiters that are handed to the files together. An interval may have 100,000 lines, of 5 KB each
-where clients choose long names."""
 
 
 class AccessLog:
@@ -60,9 +56,7 @@ class AccessLog:
         self._shown = writer.shown
         self._of_beats = {"proxy_version": writer.version, "fleet": writer.fleet}
         self._lines = LogLines(writer, files)
-        self._periodic = PeriodicLines(self._lines, writer.shown)
         self._shares = ShareLines(self._lines, writer.shown)
-        self._pending = 0
 
     @property
     def dropped_lines(self) -> int:
@@ -90,35 +84,9 @@ class AccessLog:
         if self.files is not None:
             yield from self.files.degraded()
 
-    def levels_by(self, levels: Levels) -> None:
-        """Ask `levels` for the levels of streams' limits from now on."""
-        self._periodic.levels = levels
-
-    def encoded(self, one: Stream | Limiter) -> bytes:
-        """Return the fields of a line that are not counts, with the values of now."""
-        return self._periodic.encoded(one)
-
-    def interval(self, span: LineSpan, stream: Stream, counted: dict[str, Any], encoded: bytes | None = None) -> None:
-        """Write what a stream did in `span`; `counted` belongs to the line from now on, `encoded` has the other fields.
-
-        Without `encoded`, the line has the values of now.
-        """
-        self._periodic.interval(span, stream, counted, encoded)
-        self._added()
-
-    def keep_value(self, limiter: Limiter) -> None:
-        """Have lines of streams that are still to be made name the value that a limiter has now."""
-        self._periodic.before.setdefault(limiter, in_force(limiter))
-
-    def forget_values(self) -> dict[Any, Any]:
-        """Name the limiters' present values from now on, as no earlier line is left; return the forgotten values."""
-        forgotten, self._periodic.before = self._periodic.before, {}
-        return forgotten
-
-    def limit(self, span: LineSpan, limiter: Limiter, counted: dict[str, Any], encoded: bytes | None = None) -> None:
-        """Write what a limiter passed in `span`; the arguments are those of `interval`."""
-        self._periodic.limit(span, limiter, counted, encoded)
-        self._added()
+    def periodic(self, levels: Levels) -> PeriodicLines:
+        """Return the lines of streams and limiters, which name the levels of `levels`."""
+        return PeriodicLines(self._lines, self._shown, levels)
 
     def connection(self, span: LineSpan, connection: Connection, *, detail: str, **end: Any) -> None:
         """Write that a connection ended."""
@@ -126,7 +94,7 @@ class AccessLog:
             ConnectionLine,
             span,
             connection_id=connection.connection_id,
-            client_address=self._periodic.address(connection),
+            client_address=address_of(connection, self._shown),
             client_version=in_log(connection.client_version),
             client_role=in_log(connection.client_role),
             role_is_proved=connection.role_is_proved,
@@ -144,7 +112,7 @@ class AccessLog:
             ThrottleLine,
             span,
             connection_id=connection.connection_id,
-            client_address=self._periodic.address(connection),
+            client_address=address_of(connection, self._shown),
             side=side,
             cause=cause,
         )
@@ -157,7 +125,7 @@ class AccessLog:
             RejectLine,
             span,
             connection_id=connection.connection_id,
-            client_address=self._periodic.address(connection),
+            client_address=address_of(connection, self._shown),
             client_role=in_log(connection.client_role),
             role_is_proved=connection.role_is_proved,
             topic=in_log(refused.topic),
@@ -181,24 +149,19 @@ class AccessLog:
         self._lines.add(StandstillLine, span)
         self.flush()
 
-    def heartbeat(self, span: LineSpan, *, last: bool, until: int | None = None) -> tuple[dict[Any, Any], ...]:
+    def heartbeat(self, span: LineSpan, *, last: bool, until: int | None = None) -> None:
         """Write that the process lived through `span`; declares losses so far, if the log can be written.
 
         Args:
             span: The times.
             last: The process ends.
             until: The time up to which all lines are made, if that is before the span's end; nanoseconds since 1970.
-
-        Returns:
-            Forgotten objects, which the caller frees in slices.
         """
         self._lines.declare((span.end_wall, span.end_mono))
         self._shares.turn()
         beat = {"dropped_lines": self.dropped_lines, "last": last} | self._of_beats
         self._lines.add(HeartbeatLine, span, **beat, complete_until=None if until is None else utc(until))
-        forgotten = self._periodic.turn()
         self.flush()
-        return forgotten
 
     def rest(self, seconds: float) -> None:
         """Note that no line is expected for this time."""
@@ -206,17 +169,11 @@ class AccessLog:
 
     def flush(self) -> None:
         """Hand the added lines to the files."""
-        self._pending = 0
         self._lines.flush()
 
     def close(self, patience_s: float = 5.0) -> bool:
         """Write everything and close; return False if the disk did not take it, or not in time."""
         return self._lines.close(patience_s)
-
-    def _added(self) -> None:
-        self._pending += 1
-        if self._pending >= AT_ONCE:
-            self.flush()
 
     def _scrubbed(self, text: str, connection: Connection) -> str:
         """Return a text for people, without the client's address if addresses are hashed."""

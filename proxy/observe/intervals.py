@@ -22,7 +22,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from limiter.activity import ActivityJournal, ActivityReader
 from limiter.limiter import Limiter, Scope, Stream
@@ -56,6 +56,15 @@ class _Boundary(NamedTuple):
     end: Moment
 
 
+class Observed(Protocol):
+    """What streams and limiters do, as lines report it; implemented by `Engine`."""
+
+    journal: ActivityJournal
+    registry: Registry
+    refusals: Refusals
+    slices: Slices
+
+
 class Intervals:
     """Turns counts into lines and totals.
 
@@ -63,6 +72,7 @@ class Intervals:
         log: Gets the lines.
         totals: Gets the sums by namespace.
         lengths_s: Seconds between lines, and between those of steady streams and limiters.
+        observed: The streams and limiters whose counts these are.
         clocks: Monotonic nanoseconds, and nanoseconds since 1970.
     """
 
@@ -71,17 +81,21 @@ class Intervals:
         log: AccessLog,
         totals: NamespaceTotals,
         lengths_s: tuple[float, float],
+        observed: Observed,
         clocks: tuple[Callable[[], int], Callable[[], int]] = (time.monotonic_ns, time.time_ns),
     ) -> None:
         self._log = log
+        self._lines = log.periodic(observed.registry)
         self._tally = CounterSnapshot(totals)
         interval_s, steady_s = lengths_s
         self._interval = round(interval_s * 1e9)
-        self._steady = SteadyLines(log, self._tally, round(steady_s * 1e9) if steady_s > interval_s else 0)
+        longest_ns = round(steady_s * 1e9) if steady_s > interval_s and log.files is not None else 0
+        self._steady = SteadyLines(self._lines, self._tally, longest_ns)
         self._clock, self._wall = clocks
-        self._journal: ActivityJournal | None = None
-        self._registry: Registry | None = None
-        self._refusals = Refusals()
+        self._journal = observed.journal
+        self._registry = observed.registry
+        self._refusals = observed.refusals
+        self._slices = observed.slices
         self._timer: asyncio.TimerHandle | None = None
         self._wakes_at = 0
         self._due = 0
@@ -100,40 +114,23 @@ class Intervals:
         """All that is kept must have its lines before those of the interval."""
         self._is_writing = False
         self._is_measuring = False
-        self._slices: Slices | None = None
         self._heart: asyncio.TimerHandle | None = None
         self._stood_until = 0
 
-    def start(
-        self,
-        journal: ActivityJournal,
-        registry: Registry,
-        refusals: Refusals,
-        slices: Slices,
-    ) -> None:
-        """Begin, once the loop runs.
-
-        Args:
-            journal: The streams and limiters that do something.
-            registry: The limits of streams.
-            refusals: Sums of refusals, for the heartbeats.
-            slices: Bounds the work in one turn of the loop.
-        """
-        self._journal, self._registry, self._refusals, self._slices = (journal, registry, refusals, slices)
-        self._log.levels_by(registry)
-        self._beat(last=False)
-
-    @property
-    def reader(self) -> ActivityReader:
-        """The reader through which an engine reports its streams and limiters."""
-        return ActivityReader(
-            on_first=self.activity,
-            on_early=self._write_early,
-            on_cut=self._cut,
-            on_take=self._take_pending,
-            on_relative=self._hasten,
-            on_standstill=self._stood_still,
+        self._journal.read_by(
+            ActivityReader(
+                on_first=self.activity,
+                on_early=self._write_early,
+                on_cut=self._cut,
+                on_take=self._take_pending,
+                on_relative=self._hasten,
+                on_standstill=self._stood_still,
+            )
         )
+
+    def start(self) -> None:
+        """Write the first heartbeat, once the loop runs."""
+        self._beat(last=False)
 
     def activity(self) -> None:
         """Begin an interval after a rest: its line comes at the next boundary, and begins at the last one."""
@@ -151,7 +148,7 @@ class Intervals:
         if self._steady:
             self._steady.end()
         pending = len(self._unwritten) + self._pending + len(self._steady)
-        if pending and self._slices is not None:
+        if pending:
             await self._slices.done(Work.LINES, self._writing(pending))
 
     def change(self) -> Moment:
@@ -169,8 +166,6 @@ class Intervals:
         if self._timer is None:
             self._ended = (self._wall(), self._clock())  # later counts have the new value: no line may begin before it
             return self._ended
-        assert self._journal is not None, "start() comes first"
-        assert self._registry is not None, "start() comes first"
         self._timer.cancel()
         self._timer = None
         self._registry.published(self._journal.streams, self._clock())
@@ -183,7 +178,6 @@ class Intervals:
 
     def settling(self) -> Iterator[None]:
         """Bring the totals up to now, before they are read: a unit of work in each step."""
-        assert self._journal is not None, "start() comes first"
         yield from self._writing(len(self._unwritten) + self._pending)
         yield from self._tally.settling(self._journal, self._clock)
 
@@ -204,7 +198,6 @@ class Intervals:
 
     def _sleep(self) -> None:
         """Set the timer for the boundary; while limits follow publish rates, for about a second at most."""
-        assert self._registry is not None, "start() comes first"
         now, self._wakes_at = self._clock(), self._due
         if not self._registry.relative.is_empty:
             self._wakes_at = min(self._due, now + _to_boundary(self._wall(), NANOS_PER_SECOND))
@@ -217,9 +210,6 @@ class Intervals:
             self._sleep()
 
     def _tick(self) -> None:
-        assert self._journal is not None, "start() comes first"
-        assert self._registry is not None, "start() comes first"
-        assert self._slices is not None, "start() comes first"
         self._timer = None
         now = self._clock()
         self._slices.lateness.timer_fired(now - self._wakes_at)
@@ -237,13 +227,11 @@ class Intervals:
         if self._is_measuring:  # for longer than a second: the next round measures these
             self._registry.published(active, now)
         elif not relative.is_empty:
-            assert self._slices is not None, "start() comes first"
             self._is_measuring = True
             self._slices.run(Work.POLICIES, self._measuring(active))
 
     def _measuring(self, active: list[Stream]) -> Iterator[None]:
         """Measure publish rates; relative limits whose value changes have a line that ends then."""
-        assert self._registry is not None, "start() comes first"
         try:
             yield from self._registry.measuring(active, self._clock)
         finally:
@@ -256,7 +244,6 @@ class Intervals:
 
         Whether any waits is known when all are taken. If that takes longer than an interval, the next one is longer.
         """
-        assert self._registry is not None, "start() comes first"
         may_keep = self._steady or (self._unwritten and self._steady.is_on)
         if self._pending or may_keep or not self._is_quiet:
             self._wait_for_boundary()
@@ -270,22 +257,18 @@ class Intervals:
     @property
     def _is_quiet(self) -> bool:
         """True if no stream or limiter has anything to report."""
-        assert self._journal is not None, "start() comes first"
         return not self._journal.streams and not self._journal.limiters
 
     def _report(self) -> None:
-        assert self._journal is not None, "start() comes first"
         end = self._wall(), self._clock()
         self._is_releasing = self._steady.boundary(self._ended, end) or self._is_releasing
         if self._is_quiet:
             self._steady.end()
         self._pending_streams, self._pending_limiters = self._journal.end_period()
-        self._journal.is_taking = True
         self._let_go(self._boundary.cut_at)
         self._boundary = _Boundary(self._cut_at, self._ended, end)
         self._cut_at, self._ended = {}, end
         if not self._is_writing:
-            assert self._slices is not None, "start() comes first"
             self._is_writing = True
             self._slices.run(Work.LINES, self._writing(), self._all_written)
 
@@ -304,7 +287,6 @@ class Intervals:
             if one not in self._pending_limiters:
                 return
             del self._pending_limiters[one]
-        assert self._journal is not None, "start() comes first"
         cut_at, interval_began, end = self._boundary
         counted = self._taken(one, end, self._began(one, cut_at, interval_began, end[1]))
         if isinstance(counted.taken, TakenLimiter) and not counted.taken.is_steady(end[1] - counted.began[1]):
@@ -313,8 +295,6 @@ class Intervals:
             self._write_line_of(one)
         self._unwritten[one] = counted, interval_began[1]
         self._journal.taken(one)
-        if not self._pending:
-            self._journal.is_taking = False
 
     def _take_next(self) -> None:
         """Take the counts of a stream that is still to be taken, or of a limiter if no stream is left."""
@@ -344,7 +324,7 @@ class Intervals:
         if not self._steady.keep(one, counted, interval_began):
             self._write(one, counted)
         if not self._unwritten and not self._pending:
-            self._let_go(self._log.forget_values())
+            self._let_go(self._lines.forget_values())
 
     def _all_written(self) -> None:
         """Write the heartbeat that follows the lines of an interval."""
@@ -379,10 +359,9 @@ class Intervals:
 
     def _cut(self, one: Stream | Limiter, now: int) -> None:
         """End the line of a stream or limiter now, if it has one: other values hold from now on."""
-        assert self._journal is not None, "start() comes first"
         self._write_last_interval(one)
         if (self._unwritten or self._pending) and isinstance(one, Limiter):
-            self._log.keep_value(one)
+            self._lines.keep_value(one)
         end = self._wall() - (self._clock() - now), now
         is_noted = one in self._journal.streams if isinstance(one, Stream) else one in self._journal.limiters
         began = self._began(one, self._cut_at, self._ended, self._clock())
@@ -414,19 +393,19 @@ class Intervals:
         """Make all pending lines, before the totals are read or the process ends."""
         for _ in self._writing():
             pass
-        if self._is_writing and self._slices is not None:
+        if self._is_writing:
             self._slices.finish(Work.LINES)
 
     def _write(self, one: Stream | Limiter, counted: CountedSpan) -> None:
         self._steady.release(one)
         span, taken = counted.span, counted.taken
         if isinstance(taken, TakenLimiter):
-            self._log.limit(span, taken.limiter, self._tally.of_limiter(taken))
+            self._lines.limit(span, taken.limiter, self._tally.of_limiter(taken))
             return
         fields = self._tally.of_stream(taken)
         if taken.waiting_ns is not None:
             fields["held_since"] = span.before_end(taken.waiting_ns)
-        self._log.interval(span, taken.stream, fields)
+        self._lines.interval(span, taken.stream, fields)
 
     def _beat(self, *, last: bool, at: Moment | None = None) -> None:
         """Write a heartbeat, and schedule the next one in case nothing happens until then.
@@ -453,12 +432,13 @@ class Intervals:
         unmade = (counted.began for counted, _ in self._unwritten.values())
         begun = [self._steady.kept_since, next(unmade, None), self._boundary.began if self._pending else None]
         until = min((moment[0] for moment in begun if moment is not None), default=None)
-        self._let_go(*self._log.heartbeat(span, last=last, until=until))
+        self._log.heartbeat(span, last=last, until=until)
+        self._let_go(*self._lines.turn())
         self._beaten = now
 
     def _let_go(self, *forgotten: dict[Any, Any]) -> None:
         """Free forgotten objects in slices."""
-        if self._slices is not None and any(forgotten):
+        if any(forgotten):
             self._slices.run(Work.MEMORY, letting_go(*forgotten))
 
 

@@ -276,6 +276,10 @@ def _plain(text: str) -> str:
     return "".join(character if character.isprintable() and character not in '"\\' else "?" for character in text)
 
 
+AT_ONCE = 200
+"""Lines that wait for each other. An interval may have 100,000 lines, of 5 KB each where clients choose long names."""
+
+
 class LogLines:
     """The lines of one run, in their order: every line has its number, also those that are lost.
 
@@ -328,13 +332,18 @@ class LogLines:
         return self._encoder.encode(kept)[1:-1] + b","
 
     def add_encoded(self, kind: type[AnyLine], span: LineSpan, encoded: bytes, fields: dict[str, Any]) -> None:
-        """Add a line of the fields that `encoded_fields` encoded, and the rest of its fields."""
+        """Add a line of the fields that `encoded_fields` encoded, and the rest of its fields.
+
+        `AT_ONCE` lines are handed to the files together.
+        """
         if self._head_of != (kind, span):
             self._head_of, self._head = (kind, span), self._head_bytes(kind, span)
         fields["seq"] = self.written
         self.written += 1
         self._pending += b"%b%b%b\n" % (self._head, encoded, self._encoder.encode(fields)[1:])
         self._pending_lines += 1
+        if self._pending_lines >= AT_ONCE:
+            self.flush()
 
     def flush(self) -> None:
         """Hand the added lines to the files."""
@@ -441,14 +450,9 @@ class Levels(Protocol):
         """Return the levels of a stream's limits, outermost first."""
 
 
-class ByChain:
-    """Returns the levels of a stream's present limiters, as long as there is no registry to ask."""
-
-    revision = 0
-
-    def levels_of(self, stream: Stream) -> list[str]:
-        """Return the levels of a stream's limiters."""
-        return [limiter.scope.level for limiter in stream.chain]
+def address_of(connection: Connection, shown: ShowAddress) -> str:
+    """Return a client's address and port, or, by `shown`, the hash of its address."""
+    return connection.client_address if shown is as_they_are else shown(connection.client_host)
 
 
 def _of_client(connection: Connection) -> tuple[str, str, str, bool]:
@@ -462,17 +466,15 @@ class PeriodicLines:
     Args:
         lines: The lines that these are added to.
         shown: Maps a client's address to its form in the log.
-
-    Attributes:
         levels: The source of `limit_levels`, independent of the stream's own limiters.
-        before: The rates of some limiters at the end of the interval whose lines are being made.
     """
 
-    def __init__(self, lines: LogLines, shown: ShowAddress) -> None:
+    def __init__(self, lines: LogLines, shown: ShowAddress, levels: Levels) -> None:
         self._lines = lines
         self._shown = shown
-        self.levels: Levels = ByChain()
-        self.before: dict[Limiter, Rates] = {}
+        self._levels = levels
+        self._before: dict[Limiter, Rates] = {}
+        """The rates of some limiters at the end of the interval whose lines are being made."""
         self._streams = KnownLines[Stream]()
         self._limiters = KnownLines[Limiter]()
 
@@ -486,11 +488,11 @@ class PeriodicLines:
     def _encoded_stream(self, stream: Stream) -> bytes:
         connection = stream.connection
         assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
-        narrow = narrowest(stream.chain, self.before)
+        narrow = narrowest(stream.chain, self._before)
         limiter = narrow[0]
         chains = stream.chain, stream.observed and stream.observed.chain
         value = limiter and (limiter.limit, limiter.source, limiter.shares, limiter.quota)
-        state = (stream.name, *_of_client(connection), chains, value, *narrow, self.levels.revision)
+        state = (stream.name, *_of_client(connection), chains, value, *narrow, self._levels.revision)
         if stream.is_open:
             return self._streams.get(stream, state, lambda: self._identity(stream, connection, narrow))
         return self._identity(stream, connection, narrow)
@@ -527,14 +529,18 @@ class PeriodicLines:
         fields = self.encoded(limiter) if encoded is None else encoded
         self._lines.add_encoded(LimitLine, span, fields, _without_rejected(counted))
 
+    def keep_value(self, limiter: Limiter) -> None:
+        """Have lines of streams that are still to be made name the value that a limiter has now."""
+        self._before.setdefault(limiter, in_force(limiter))
+
+    def forget_values(self) -> dict[Any, Any]:
+        """Name the limiters' present values from now on, as no earlier line is left; return the forgotten values."""
+        forgotten, self._before = self._before, {}
+        return forgotten
+
     def turn(self) -> tuple[dict[Any, Any], ...]:
         """Begin another interval; return forgotten objects, which the caller frees in slices."""
         return self._streams.turn(), self._limiters.turn()
-
-    def address(self, connection: Connection) -> str:
-        """Return a client's address and port, or the hash of its address."""
-        is_plain = self._shown is as_they_are
-        return connection.client_address if is_plain else self._shown(connection.client_host)
 
     def _network(self, connection: Connection) -> str:
         """Return the network by which limits count the client, or its hash; empty if that is the client's address."""
@@ -551,14 +557,14 @@ class PeriodicLines:
             "namespace": name.namespace,
             "topic": in_log(name.topic),
             "connection_id": connection.connection_id,
-            "client_address": self.address(connection),
+            "client_address": address_of(connection, self._shown),
             "client_network": self._network(connection),
             "client_version": in_log(connection.client_version),
             "client_role": in_log(connection.client_role),
             "role_is_proved": connection.role_is_proved,
             **names_of_limits(stream),
             "exempt": parse_topic(name.topic).is_system,
-            "limit_levels": " ".join(self.levels.levels_of(stream)),
+            "limit_levels": " ".join(self._levels.levels_of(stream)),
             "stream_id": name.stream_id,
             "producer_name": in_log(name.producer_name),
             "subscription": in_log(name.subscription),
@@ -606,7 +612,7 @@ class PeriodicLines:
         limiter = reason(stream)
         if limiter is None:
             return {"reason": stream.last_reason}
-        rates = self.before[limiter] if limiter in self.before else in_force(limiter)
+        rates = self._before[limiter] if limiter in self._before else in_force(limiter)
         fields = {
             "reason_name": self._name(limiter.scope),
             "reason_messages": per_second(rates[0]),

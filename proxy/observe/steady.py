@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from limiter.limiter import Limiter, Stream
-from proxy.observe.access_log import AccessLog
 from proxy.observe.counter_snapshot import CounterSnapshot, TakenCounts, TakenLimiter
-from proxy.observe.log_lines import LineSpan, Moment
+from proxy.observe.log_lines import LineSpan, Moment, PeriodicLines
 
 _STEP_NS = 10_000_000
 """The wall clock was stepped if it gained or lost this against the monotonic clock within an interval."""
@@ -60,15 +59,15 @@ class SteadyLines:
     Bound: one for each stream and limiter.
 
     Args:
-        log: Gets the lines.
+        lines: Makes the lines.
         tally: Has the totals, to which kept counts are added at once.
         longest_ns: Nanoseconds that a line lasts at most, of the wall clock; 0 to keep nothing.
     """
 
-    def __init__(self, log: AccessLog, tally: CounterSnapshot, longest_ns: int) -> None:
-        self._log = log
+    def __init__(self, lines: PeriodicLines, tally: CounterSnapshot, longest_ns: int) -> None:
+        self._lines = lines
         self._tally = tally
-        self._longest = longest_ns if log.files is not None else 0
+        self._longest = longest_ns
         self._kept: dict[Stream | Limiter, _Kept] = {}
         self._unsteady: dict[Limiter, int] = {}
         """The end of the last interval in which a limiter was not steady, by the monotonic clock."""
@@ -139,7 +138,7 @@ class SteadyLines:
         taken = self._tally.count(counted.taken)
         largest = taken.largest_bound()
         if kept is None:
-            encoded = self._log.encoded(one)
+            encoded = self._lines.encoded(one)
         else:
             counted, encoded = counted._replace(began=kept.counted.began), kept.encoded
             taken = taken.after(kept.counted.taken)
@@ -154,13 +153,13 @@ class SteadyLines:
             return
         span, taken = kept.counted.span, kept.counted.taken
         if isinstance(taken, TakenLimiter):
-            self._log.limit(span, taken.limiter, {**self._tally.of_limiter(taken), "steady": True}, kept.encoded)
+            self._lines.limit(span, taken.limiter, {**self._tally.of_limiter(taken), "steady": True}, kept.encoded)
             return
         fields: dict[str, Any] = {**self._tally.of_stream(taken), "steady": True}
         for unit, most, bound in zip(("messages", "bytes"), kept.largest, taken.largest_bound(), strict=True):
             if most < bound:
                 fields[f"largest_entry_{unit}"] = most
-        self._log.interval(span, taken.stream, fields, kept.encoded)
+        self._lines.interval(span, taken.stream, fields, kept.encoded)
 
     def releasing(self) -> Iterator[None]:
         """Write the lines of all that is kept now, one in each step."""

@@ -6,7 +6,7 @@ from functools import partial
 
 from mypy_extensions import mypyc_attr
 
-from limiter.activity import ActivityJournal, ActivityReader
+from limiter.activity import ActivityJournal
 from limiter.policies import Change, Policies
 from limiter.registry import Registry
 from limiter.restart import FirstBalances
@@ -44,7 +44,6 @@ class Engine:
         config: The configuration.
         policies: Limits by level.
         counters: The counters of the data path.
-        reader: Told when some stream has something to report to the access log.
         clock: Monotonic nanoseconds.
         shared: The limits that are shared with a fleet; None: each is this proxy's alone.
         siblings: The brokers that other members of the fleet name; None without a fleet.
@@ -72,7 +71,6 @@ class Engine:
         config: Config,
         policies: Policies,
         counters: Counters,
-        reader: ActivityReader,
         clock: Callable[[], int] = time.monotonic_ns,
         shared_limits: SharedLimits | None = None,
         siblings: SiblingBrokers | None = None,
@@ -82,7 +80,8 @@ class Engine:
         self.config = config
         self.clock = clock
         self.counters = counters
-        self.slices = Slices(counters, clock, reader.on_standstill)
+        self.journal = ActivityJournal()
+        self.slices = Slices(counters, clock, self.journal.stood_still)
         self.losses = CallsInSlices(self.slices, Work.ENDINGS)
         self.arrivals = CallsInSlices(self.slices, Work.COMMANDS)
         self.oversized_batches = OversizedBatchLog(counters, clock)
@@ -115,7 +114,6 @@ class Engine:
         in_slices = partial(self.slices.run, Work.BLOCKS)
         rules = [block.rule() for block in config.blocks]
         self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
-        self.journal = ActivityJournal(reader.on_first, reader.on_early, reader.on_cut, reader.on_take)
         release = partial(self.slices.run, Work.RELEASES)
         scheduled = partial(TimedScheduler, clock, self.slices.lateness, release)
         self.scheduler: Scheduler = scheduled(self.journal)
@@ -128,7 +126,7 @@ class Engine:
             clock,
             self.memory.add,
             config.client_memory.total // 2,
-            reader.on_relative,
+            self.journal.relative_began,
             shared_limits,
             first,
         )

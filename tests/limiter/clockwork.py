@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from limiter.activity import ActivityReader
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName, rejecting
 from limiter.scheduler import Scheduler
 from limiter.token_bucket import NANOS_PER_SECOND, Limit
@@ -42,8 +43,7 @@ class Clockwork(Truths):
         self.numbers = count()
         self.active: set[Stream | Limiter] = set()
         self.told_early: list[Stream | Limiter] = []
-        self.world.journal.on_early = self.told_early.append
-        self.world.journal.on_cut = self.cut
+        self.world.journal.read_by(ActivityReader(on_early=self.told_early.append, on_cut=self.cut))
 
     def limits_of(self, stream: Stream) -> Iterable[tuple[Any, Limit]]:
         """Which limits what passes counts for; machines that know better than the scheduler say it themselves."""

@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from limiter.activity import MOST_ENDED, ActivityJournal
+from limiter.activity import MOST_ENDED, ActivityJournal, ActivityReader
 from limiter.limiter import Entry, Limiter, Stream
 from limiter.scheduler import Scheduler
 from tests.limiter.emptied import emptied
@@ -11,7 +11,8 @@ from tests.limiter.world import World, limiter
 
 def test_the_first_to_report_wakes_the_reader_and_the_others_do_not() -> None:
     calls: list[int] = []
-    journal, world = ActivityJournal(lambda: calls.append(1)), World()
+    journal, world = ActivityJournal(), World()
+    journal.read_by(ActivityReader(on_first=lambda: calls.append(1)))
     first, second = world.stream(), world.stream()
     for stream in (first, second, first):
         journal.note(stream)
@@ -22,7 +23,7 @@ def test_the_first_to_report_wakes_the_reader_and_the_others_do_not() -> None:
 
 
 def test_a_stream_reports_its_limiters_with_it_once() -> None:
-    journal, world, total = ActivityJournal(lambda: None), World(), limiter(10)
+    journal, world, total = ActivityJournal(), World(), limiter(10)
     own = limiter(5, name="own")
     journal.note(world.stream(total, own))
     journal.note(world.stream(total))
@@ -30,7 +31,7 @@ def test_a_stream_reports_its_limiters_with_it_once() -> None:
 
 
 def test_who_did_nothing_since_the_last_time_is_not_there() -> None:
-    journal, world = ActivityJournal(lambda: None), World()
+    journal, world = ActivityJournal(), World()
     journal.note(world.stream(limiter(10)))
     emptied(journal)
     assert emptied(journal) == ([], [])
@@ -61,7 +62,7 @@ def test_the_end_of_a_period_looks_at_no_stream() -> None:
 
 
 def test_a_stream_that_holds_but_waits_nowhere_yet_stays_too() -> None:
-    journal, stream = ActivityJournal(lambda: None), World().stream()
+    journal, stream = ActivityJournal(), World().stream()
     stream.held.append(Entry(b"", 1, 1, 1, 0))
     journal.note(stream)
     emptied(journal)
@@ -86,8 +87,8 @@ def test_after_a_look_a_stream_reports_all_its_limiters_again() -> None:
 
 
 def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
-    journal, world, told = ActivityJournal(lambda: None), World(), list[object]()
-    journal.on_early = told.append
+    journal, world, told = ActivityJournal(), World(), list[object]()
+    journal.read_by(ActivityReader(on_early=told.append))
     stays = world.stream()
     journal.note(stays)
     over = [world.stream() for _ in range(MOST_ENDED + 5)]
@@ -101,8 +102,8 @@ def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
 
 
 def test_a_forgotten_limiter_with_something_to_report_does_so_at_once() -> None:
-    journal, world, total, told = ActivityJournal(lambda: None), World(), limiter(10), list[object]()
-    journal.on_early = told.append
+    journal, world, total, told = ActivityJournal(), World(), limiter(10), list[object]()
+    journal.read_by(ActivityReader(on_early=told.append))
     journal.note(world.stream(total))
     for _ in range(2):
         journal.forgotten(total)
@@ -131,7 +132,8 @@ def test_a_limiter_is_taken_before_its_counts_change(act: Callable[[Scheduler, L
             seen.append(state())
 
     world, total = World(), limiter(1)
-    journal = world.journal = ActivityJournal(lambda: None, on_take=take)
+    journal = world.journal = ActivityJournal()
+    journal.read_by(ActivityReader(on_take=take))
     world.scheduler = Scheduler(world.alarms.wake_at, journal)
     stream: Stream = world.stream(total)
     world.scheduler.join(stream)

@@ -1,6 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Change, Policies, Value
@@ -173,7 +174,7 @@ def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not() -> No
 def test_a_limiter_that_is_forgotten_tells_the_journal_at_once() -> None:
     place, told = Place(value(100)), list[object]()
     place.registry._limiters._most_full = 0
-    place.journal.on_early = told.append
+    place.journal.read_by(ActivityReader(on_early=told.append))
     stream = place.open("x")
     own = limiter_of(stream)
     place.offer(stream, 1, 1)

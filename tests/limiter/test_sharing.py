@@ -256,7 +256,7 @@ class Process:
             on_urgent=self._asked,
             on_raise=lambda *raised: self.raised.append(raised),
         )
-        journal = ActivityJournal(lambda: None)
+        journal = ActivityJournal()
         self.scheduler = Scheduler(self.alarms.__setitem__, journal)
         shadow = ShadowLimiter(partial(Scheduler, self.alarms.__setitem__), journal, 1 << 30, 0)
         self.policies = Policies()

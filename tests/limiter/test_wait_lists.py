@@ -14,7 +14,7 @@ class Standing:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Limiter, int]] = []
-        self.journal = ActivityJournal(lambda: None)
+        self.journal = ActivityJournal()
         self.lines = WaitLists(lambda limiter, at: self.asked.append((limiter, at)), self.journal)
         self._world = World()
 

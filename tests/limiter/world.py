@@ -92,7 +92,7 @@ class World:
     def __init__(self, most_size: int = 1 << 30, room: int = MOST_ENTRIES) -> None:
         self.clock = ManualClock()
         self.alarms = Alarms()
-        self.journal = ActivityJournal(lambda: None)
+        self.journal = ActivityJournal()
         self.scheduler = Scheduler(self.alarms.wake_at, self.journal)
         self.rehearsals = Alarms()
         self.observer = ShadowLimiter(partial(Scheduler, self.rehearsals.wake_at), self.journal, most_size, 0, room)

@@ -5,7 +5,6 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.token_bucket import DIRECTIONS, Limit
@@ -43,7 +42,7 @@ class Admin:
 
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
-        self.engine = Engine(config, Policies(), Counters(), ActivityReader())
+        self.engine = Engine(config, Policies(), Counters())
         kept = KeptBlocks(self.engine.blocklist)
         around = Around(self._before_change, self.engine.policies_changed, handlers={PolicyKind.BLOCK: kept})
         self.store = Store(config.policies.store)

@@ -307,12 +307,12 @@ class World:
         self.access = AccessLog(Writer("test-proxy", "boot", "1.0", shown), cast("LogFiles", self._files))
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         log = self.config.access_log
-        self.intervals = Intervals(self.access, self.totals, (log.interval, log.steady_interval), clocks)
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
-        self.engine = Engine(self.config, policies, self.counters, self.intervals.reader, self.clock)
+        self.engine = Engine(self.config, policies, self.counters, self.clock)
+        lengths_s = (log.interval, log.steady_interval)
+        self.intervals = Intervals(self.access, self.totals, lengths_s, self.engine, clocks)
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
-        parts = (self.engine.journal, self.engine.registry, self.engine.refusals, self.engine.slices)
-        self.loop.run(self.intervals.start, *parts)
+        self.loop.run(self.intervals.start)
         self.sessions: list[Session] = []
         self.finished: list[Session] = []
         self.dials: list[Dial] = []

@@ -103,7 +103,7 @@ class RelayRig:
         """Bytes that the other peer takes before it must be asked to (`drain`)."""
         self.clock = ManualClock()
         self.wakes: dict[Limiter, int] = {}
-        self.scheduler = Scheduler(self.wakes.__setitem__, ActivityJournal(lambda: None))
+        self.scheduler = Scheduler(self.wakes.__setitem__, ActivityJournal())
         self.written = bytearray()
         self.writes = 0
         self.sender = _Taken(self._take)

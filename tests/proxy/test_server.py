@@ -49,8 +49,8 @@ from tests.waiting import PATIENCE_S
 def make_server(broker: str, listen: str = "127.0.0.1:0", most: int | None = None) -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
-    intervals = Intervals(access, NamespaceTotals(), (1, 0))
-    engine = Engine(config, policies_of(config.limits), counters, intervals.reader)
+    engine = Engine(config, policies_of(config.limits), counters)
+    intervals = Intervals(access, NamespaceTotals(), (1, 0), engine)
     return Server(engine, SessionLog(counters, intervals, access), most=most)
 
 

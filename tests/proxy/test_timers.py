@@ -24,7 +24,7 @@ class Alarmed:
         self.counters = Counters()
         slices = Slices(self.counters, self.clock)
         release = partial(slices.run, Work.RELEASES)
-        self.scheduler = TimedScheduler(self.clock, slices.lateness, release, ActivityJournal(lambda: None))
+        self.scheduler = TimedScheduler(self.clock, slices.lateness, release, ActivityJournal())
         self.limiter = Limiter(Scope("publish", "topic", "t", "a", "b"), Limit(rate(1)), "test", 0)
         self.passed: list[float] = []
         name = StreamName("publish", "a", "b", "t", 1)

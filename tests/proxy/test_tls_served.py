@@ -49,8 +49,8 @@ class Served:
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate(settings)
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
-        intervals = Intervals(access, NamespaceTotals(), (1, 0))
-        self.engine = Engine(config, policies_of(config.limits), self.counters, intervals.reader)
+        self.engine = Engine(config, policies_of(config.limits), self.counters)
+        intervals = Intervals(access, NamespaceTotals(), (1, 0), self.engine)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
 
     async def start(self) -> list[str]:

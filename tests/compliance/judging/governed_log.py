@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName, rejecting
 from limiter.policies import Value
@@ -22,7 +23,7 @@ class GovernedLog(SchedulerLog):
         super().__init__(chance)
         self.world: Any = self.make_world()
         self.journal, self.scheduler = self.world.journal, self.world.scheduler
-        self.journal.on_cut = self.cut
+        self.journal.read_by(ActivityReader(on_cut=self.cut))
         self.live: list[tuple[Any, Stream]] = []
 
     def make_world(self) -> Any:

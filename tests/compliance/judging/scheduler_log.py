@@ -46,7 +46,7 @@ class SchedulerLog:
 
     def __post_init__(self) -> None:
         self.alarms = Alarms()
-        self.journal = ActivityJournal(lambda: None)
+        self.journal = ActivityJournal()
         self.scheduler = self.make(self.alarms.wake_at, self.journal)
         self.tally = CounterSnapshot(NamespaceTotals())
         self.limiters: dict[tuple[str, str], Limiter] = {}

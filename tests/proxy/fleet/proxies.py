@@ -49,7 +49,7 @@ class LimitedProxy:
         self.fleet = FleetService(
             config, name, self.clock, lambda: 10**18 + ahead_ns + self.clock(), self.told.append, self.written
         )
-        self.journal = ActivityJournal(lambda: None)
+        self.journal = ActivityJournal()
         self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)
         scheduled = partial(Scheduler, self._waking(lambda: self.shadow.scheduler))
         self.shadow = ShadowLimiter(scheduled, self.journal, 1 << 20, 0)

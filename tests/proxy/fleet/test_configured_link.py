@@ -4,7 +4,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from limiter.activity import ActivityReader
 from limiter.policies import Policies
 from proxy.config.model import Config
 from proxy.config.sections import Fleet
@@ -15,7 +14,7 @@ from proxy.session.engine import Engine
 
 
 def test_brokers_get_the_fleets_present_token_or_the_proxys(tmp_path: Path) -> None:
-    engine, file = Engine(Config(), Policies(), Counters(), ActivityReader()), tmp_path / "token"
+    engine, file = Engine(Config(), Policies(), Counters()), tmp_path / "token"
     assert own_auth(None, engine) is own_auth(Fleet(name="front"), engine) is None
     engine.identity = cast("Verifier", SimpleNamespace(own=Credentials("basic", b"sluice:x")))
     file.write_text("one")

@@ -6,10 +6,10 @@ import msgspec
 
 from accesslog.record import AnyLine, ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine, ThrottleLine
 from limiter.limiter import Stream, StreamName
-from proxy.observe.access_log import AT_ONCE, MOST_CHANGE_TEXT, AccessLog, new_boot_id
+from proxy.observe.access_log import MOST_CHANGE_TEXT, AccessLog, new_boot_id
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import LineSpan, Writer
+from proxy.observe.log_lines import AT_ONCE, LineSpan, Writer
 from tests.proxy.conversation import RecordingFiles, World, publisher
 from tests.proxy.wire import TOPIC, send, sends
 
@@ -115,14 +115,14 @@ def test_boots_have_names_of_their_own_that_sort_by_time() -> None:
     assert all(len(name) == len("20231114T221320-00000000") for name in names)
 
 
-def test_of_an_interval_with_many_streams_only_some_lines_wait_to_be_written() -> None:
+def test_of_an_interval_with_many_streams_only_some_lines_wait_to_be_written(make_world) -> None:
     files = RecordingFiles()
-    log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
+    lines = AccessLog(Writer("p", "boot"), cast("LogFiles", files)).periodic(make_world().engine.registry)
     name = StreamName("publish", "t", "n", "persistent://t/n/x", 1)
     stream = Stream(name, (), lambda _stream, _entry: None, Connection(3))
     sizes = [0]
     for _ in range(3 * AT_ONCE):
-        log.interval(SPAN, stream, {"throttled_ms": 0, "rejected_messages": 0, "rejected_bytes": 0})
+        lines.interval(SPAN, stream, {"throttled_ms": 0, "rejected_messages": 0, "rejected_bytes": 0})
         if len(files.data) > sizes[-1]:
             sizes.append(len(files.data))
     assert len(sizes) == 4, "three pieces"

@@ -37,7 +37,7 @@ class Client:
             Throttled(),
             FrameWriter(self.broker),
             HeldMemory(budget, share, Claim(Pool(10**9, 10**9), "")),
-            Scheduler(lambda *_wake: None, ActivityJournal(lambda: None)),
+            Scheduler(lambda *_wake: None, ActivityJournal()),
             lambda _kind, _command, frame: frame,
             Counters(),
             lambda: 0,

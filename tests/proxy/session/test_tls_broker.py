@@ -83,8 +83,8 @@ class Proxy:
     def __init__(self, **settings: Any) -> None:
         config = Config.model_validate({"listen": "127.0.0.1:0", "connect_timeout": "5s", "linger": "1s", **settings})
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
-        intervals = Intervals(access, NamespaceTotals(), (1, 0))
-        self.engine = Engine(config, policies_of(config.limits), self.counters, intervals.reader)
+        self.engine = Engine(config, policies_of(config.limits), self.counters)
+        intervals = Intervals(access, NamespaceTotals(), (1, 0), self.engine)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
         self.address = ""
 
