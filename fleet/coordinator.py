@@ -7,7 +7,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fleet.messages import (
@@ -176,7 +176,7 @@ class Coordinator:
         """Return the messages to publish now: shares that changed, and answers to all reports."""
         if not self.may_grant(now):
             # A message without shares and answers only asks whether there is another coordinator: the link confirms.
-            return [] if self.deposed else [self._empty()]
+            return [] if self.deposed else [self._message([])]
         self._expire(now)
         self.table.divide(now)
         if self._has_new_limits:
@@ -284,26 +284,25 @@ class Coordinator:
     # Messages
 
     def _messages(self, now: int) -> list[Grants]:
-        messages: list[Grants] = []
+        messages: list[list[Grant]] = []
         left = 0
         for grant in self._grants(now):
             size = GRANT_BYTES + SHARE_BYTES * len(grant.ids) + HELD_BYTES * len(grant.held)
             if left < size:
-                messages.append(self._empty())
+                messages.append([])
                 left = FULL_MESSAGE
             left -= size
-            messages[-1].grants.append(grant)
+            messages[-1].append(grant)
         if (self._announce or self._brokers) and not messages:
-            messages.append(self._empty())
+            messages.append([])
         self._announce = False
-        if self._brokers:
-            messages[0].brokers = tuple(self._brokers)
-            self._brokers.clear()
-        return messages
+        brokers = tuple(self._brokers)
+        self._brokers.clear()
+        return [self._message(grants, () if number else brokers) for number, grants in enumerate(messages)]
 
-    def _empty(self) -> Grants:
-        members = len(self._sessions)
-        return Grants(self.settings.fleet, self.name, self.epoch, members, limit_sets=self.limit_sets)
+    def _message(self, grants: list[Grant], brokers: Sequence[str] = ()) -> Grants:
+        fleet, members = self.settings.fleet, len(self._sessions)
+        return Grants(fleet, self.name, self.epoch, members, grants, limit_sets=self.limit_sets, brokers=brokers)
 
     def _grants(self, now: int) -> Iterator[Grant]:
         for incarnation, sequence in self._to_void.items():
@@ -312,8 +311,8 @@ class Coordinator:
         for session in self._sessions.values():
             is_due = session.shares.is_due(now, self.settings.cycle_ns)
             if is_due or session.heard > session.answered:
-                grant = Grant(session.incarnation, session.heard)
                 session.answered, session.answered_at = session.heard, session.heard_at
                 if is_due:
-                    self.table.fill(grant, session.shares, now)
-                yield grant
+                    yield self.table.grant(session.incarnation, session.heard, session.shares, now)
+                else:
+                    yield Grant(session.incarnation, session.heard)

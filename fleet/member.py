@@ -15,8 +15,9 @@ The states of a member:
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum, auto
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from fleet.messages import (
     DEMAND_BYTES,
@@ -174,6 +175,25 @@ class _Limits:
         return LimitShare(key, self.ppm[id_], self.held.get(id_))
 
 
+class _Demands(NamedTuple):
+    """The demands of a report; see `MemberReport`.
+
+    Args:
+        ids: The numbers of the limits.
+        introductions: Those that the coordinator does not know.
+        gone: Numbers of limits that are gone.
+        are_all: The report has all demands without an answer.
+    """
+
+    ids: list[int]
+    introductions: list[Introduction]
+    gone: list[int]
+    are_all: bool
+
+
+_NO_DEMANDS = _Demands([], [], [], are_all=False)
+
+
 class FleetMember:
     """The member's side: makes reports of demands, and shares of grants.
 
@@ -280,7 +300,13 @@ class FleetMember:
                 self._pending[id_] = 0
             self._drifted.clear()
         self._sequence += 1
-        report = MemberReport(
+        demands = _NO_DEMANDS if self.epoch == 0 else self._demands(self._sequence)
+        self.urgent = self.epoch != 0 and not demands.are_all
+        if len(self._sent) == MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+        self._sent[self._sequence] = now, demands.are_all
+        limits, ids = self._limits, demands.ids
+        return MemberReport(
             self.settings.fleet,
             "" if self._seen else self.name,
             self.incarnation,
@@ -288,15 +314,15 @@ class FleetMember:
             self._since,
             self.epoch,
             self._seen,
+            introductions=demands.introductions,
+            ids=ids,
+            used=[limits.used[id_] for id_ in ids],
+            wanted=[limits.wanted[id_] for id_ in ids],
+            streams=[limits.streams[id_] for id_ in ids],
+            gone=demands.gone,
             written=self._written(),
             brokers=brokers,
         )
-        complete = self.epoch != 0 and self._fill(report)
-        self.urgent = self.epoch != 0 and not complete
-        if len(self._sent) == MOST_SENT:
-            del self._sent[next(iter(self._sent))]
-        self._sent[self._sequence] = now, complete
-        return report
 
     def take(self, grants: Grants, now: int) -> list[LimitShare]:
         """Take the grants for this member; return the shares to put in force now."""
@@ -364,16 +390,14 @@ class FleetMember:
     def leave(self, now: int) -> MemberReport:
         """Return the last report. All shares are void: the caller has put them to 0 before it sends the report."""
         report = self.report({}, (), now)
-        report.leaving, self._leaving = True, report.sequence
-        report.introductions, report.gone = [], []
-        report.ids = report.used = report.wanted = report.streams = ()
+        self._leaving = report.sequence
         for id_ in self._limits.ids.values():
             self._limits.ppm[id_] = 0
         self.lease_until, self.urgent = min(self.lease_until, now), False
         self._force = _InForce.NOTHING
         self._since = self._sequence + 1  # so a grant that is on its way is dropped
         self._seen = 0
-        return report
+        return replace(report, leaving=True, introductions=[], gone=[], ids=(), used=(), wanted=(), streams=())
 
     @property
     def isolated(self) -> bool:
@@ -493,37 +517,32 @@ class FleetMember:
             self._pending.pop(id_, None)
             self._drifted.discard(id_)
 
-    def _fill(self, report: MemberReport) -> bool:
-        """Put into a report all demands without an answer, as far as they fit; return whether all did.
+    def _demands(self, sequence: int) -> "_Demands":
+        """Return all demands without an answer, as far as they fit, for the report of this number.
 
         Demands of earlier reports come first, so that an answer to this report is an answer to those.
         """
-        report.gone = list(self._gone)
-        for id_ in report.gone:
-            self._gone[id_] = self._gone[id_] or report.sequence
-        left = FULL_MESSAGE - GONE_BYTES * len(report.gone)
-        limits, ids, is_complete = self._limits, list[int](), True
+        gone = list(self._gone)
+        for id_ in gone:
+            self._gone[id_] = self._gone[id_] or sequence
+        left = FULL_MESSAGE - GONE_BYTES * len(gone)
+        limits, ids, introductions, are_all = self._limits, list[int](), list[Introduction](), True
         for id_ in sorted(self._pending, key=lambda id_: self._pending[id_] == 0):
             is_introduced = limits.flags[id_] & _INTRODUCED
             key = limits.keys[id_]
             assert key is not None
             left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.wire_name.encode())
             if left < 0:
-                is_complete = False
+                are_all = False
                 break
             if self._pending[id_] == 0:
-                self._pending[id_] = report.sequence
+                self._pending[id_] = sequence
                 limits.mark_reported(id_)
             if not is_introduced:
-                limits.introduced_by[id_] = limits.introduced_by[id_] or report.sequence
-                report.introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
+                limits.introduced_by[id_] = limits.introduced_by[id_] or sequence
+                introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
             ids.append(id_)
-        ids.sort()
-        report.ids = ids
-        report.used = [limits.used[id_] for id_ in ids]
-        report.wanted = [limits.wanted[id_] for id_ in ids]
-        report.streams = [limits.streams[id_] for id_ in ids]
-        return is_complete
+        return _Demands(sorted(ids), introductions, gone, are_all)
 
     def _take_grant(self, grant: Grant, now: int) -> list[LimitShare]:
         if grant.void and grant.answers == self._leaving:

@@ -206,7 +206,7 @@ class LimitSet(NamedTuple):
     names: tuple[str, ...]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class MemberReport:
     """A member's report to the coordinator.
 
@@ -303,7 +303,7 @@ class MemberReport:
         )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Grant:
     """The coordinator's answer to one member.
 
@@ -326,7 +326,7 @@ class Grant:
     held: dict[int, Quota] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Grants:
     """The coordinator's message to all members. Each member takes its own grant.
 

@@ -107,7 +107,7 @@ class MemberShares:
     A granted share passes these states. Until it is acknowledged, each grant repeats it, so that the acknowledgement of
     a grant is that of all earlier ones:
 
-        divided: *unsent* ─fill_grant─▶ in a grant: *unseen* ─acknowledge─▶ the member's ceiling is this share
+        divided: *unsent* ─next_shares─▶ in a grant: *unseen* ─acknowledge─▶ the member's ceiling is this share
 
     Attributes:
         name: The member's name, for people.
@@ -238,22 +238,25 @@ class MemberShares:
         self.unsent_count += 1 - self.unsent[id_]
         self.unsent[id_] = 1
 
-    def fill_grant(self, grant: Grant, now: int) -> None:
-        """Put into a grant the shares that are not acknowledged, and new ones. Its acknowledgement is that of all."""
+    def next_shares(self, now: int) -> "tuple[array[int], array[int]]":
+        """Return the ascending numbers and the shares of the next grant: new ones, and all without an acknowledgement.
+
+        Its acknowledgement is that of all.
+        """
         self.sent_at = now
-        self.sequence = grant.sequence = self.sequence + 1
+        self.sequence += 1
         latest: dict[int, int] = {}
         for unseen in self.unseen:
             latest.update(self._valid(*unseen))
         new = self._take_unsent(self._room())
         shares = array("i", [self.granted[id_] for id_ in new])
         if new:
-            self.unseen.append((grant.sequence, new, shares))
-        grant.ids, grant.ppm = new, shares
-        if latest:
-            latest.update(zip(new, shares, strict=True))
-            grant.ids = array("i", sorted(latest))
-            grant.ppm = array("i", [latest[id_] for id_ in grant.ids])
+            self.unseen.append((self.sequence, new, shares))
+        if not latest:
+            return new, shares
+        latest.update(zip(new, shares, strict=True))
+        ids = array("i", sorted(latest))
+        return ids, array("i", [latest[id_] for id_ in ids])
 
     def acknowledge(self, seen: int) -> list[int]:
         """Take all grants up to this one as applied in the member; return the numbers whose ceiling is lower now."""
@@ -401,12 +404,14 @@ class ShareTable:
             self._introduce(member, introduction, now)
         self._claim(member, report)
 
-    def fill(self, grant: Grant, member: MemberShares, now: int) -> None:
-        """Put into a grant the member's shares that it lacks, and the limits that not all members have alike."""
-        member.fill_grant(grant, now)
+    def grant(self, incarnation: int, answers: int, member: MemberShares, now: int) -> Grant:
+        """Return a grant of the member's shares that it lacks, and the limits that not all members have alike."""
+        ids, ppm = member.next_shares(now)
+        held: dict[int, Quota] = {}
         if different := self._different:
             limits = member.limits
-            grant.held = {id_: self._quotas[limits[id_]] for id_ in grant.ids if limits[id_] in different}
+            held = {id_: self._quotas[limits[id_]] for id_ in ids if limits[id_] in different}
+        return Grant(incarnation, answers, member.sequence, ids=ids, ppm=ppm, held=held)
 
     def _introduce(self, member: MemberShares, introduction: Introduction, now: int) -> None:
         """Assign the member's number to a limit, or take the member's new value of the limit."""

@@ -9,6 +9,7 @@ The core's `Coordinator` divides the limits. This module has its clock, and logs
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -146,8 +147,7 @@ class Leadership:
             return
         now = self._clock()
         for grants in self.coordinator.grant(now):
-            grants.sent_at = self._wall()
-            self._send(grants.encode())
+            self._send(replace(grants, sent_at=self._wall()).encode())
         took_s = (self._clock() - now) / NANOS_PER_SECOND
         cycle_s = self._settings.cycle_ns / NANOS_PER_SECOND
         self._between_s = min(max(LEAST_BETWEEN_GRANTS_S, (1 + _PAUSE_PARTS) * took_s), cycle_s)

@@ -133,7 +133,7 @@ class BrokerConnection:
         """Producers that wait for exclusive access, by the id of their request."""
         self.is_lost = False
         self.is_mute = False
-        """The broker has not answered the latest lookup on this connection."""
+        """The broker has not answered the latest lookup on this connection in its time."""
         self._reader = reader
         self._writer = writer
         self._auth = auth
@@ -203,6 +203,16 @@ class BrokerConnection:
             self.close(error)
             raise error
         return body
+
+    async def look_up(self, lookup: CommandLookupTopic) -> CommandLookupTopicResponse:
+        """Return the broker's answer to a lookup, as `request` does."""
+        try:
+            answer = await self.request(lookup, CommandLookupTopicResponse)
+        except asyncio.CancelledError:  # its time is over
+            self.is_mute = True
+            raise
+        self.is_mute = False
+        return answer
 
     def wait_no_more(self, candidate: object) -> None:
         """Forget a candidate: a late answer is about a producer that the candidate has left."""
@@ -710,13 +720,10 @@ class BrokerClient:
     async def _look_up(self, connection: BrokerConnection, lookup: CommandLookupTopic) -> CommandLookupTopicResponse:
         """Ask a broker. If it leaves the lookup unanswered, another broker is asked the next time."""
         try:
-            answer = await connection.request(lookup, CommandLookupTopicResponse)
+            return await connection.look_up(lookup)
         except asyncio.CancelledError:  # its time is over
-            connection.is_mute = True
             self._rotation.failed(connection.broker, asyncio.get_running_loop().time())
             raise
-        connection.is_mute = False
-        return answer
 
     async def _any(self) -> BrokerConnection:
         """Return a connection with one of the configured brokers."""

@@ -1,5 +1,6 @@
 """Progress: the time until shares are fair after each event; and bounds, refusals and counts."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -384,11 +385,20 @@ def introducing(
     incarnation: int, sequence: int, *keys: ShareKey, ppm: int = 0, since: int = 1, seen: int = 0
 ) -> MemberReport:
     """A report in which a member introduces limiters with an unbounded demand."""
-    report = MemberReport("f", f"m{incarnation}", incarnation, sequence, since, 5, seen)
-    report.introductions += [Introduction(id_, key, RATE, ppm) for id_, key in enumerate(keys)]
-    report.ids, report.used = range(len(keys)), [0] * len(keys)
-    report.wanted, report.streams = [UNBOUNDED] * len(keys), [1] * len(keys)
-    return report
+    return MemberReport(
+        "f",
+        f"m{incarnation}",
+        incarnation,
+        sequence,
+        since,
+        5,
+        seen,
+        introductions=[Introduction(id_, key, RATE, ppm) for id_, key in enumerate(keys)],
+        ids=range(len(keys)),
+        used=[0] * len(keys),
+        wanted=[UNBOUNDED] * len(keys),
+        streams=[1] * len(keys),
+    )
 
 
 def granted(coordinator: Coordinator, now: int) -> dict[int, dict[int, int]]:
@@ -465,9 +475,7 @@ def test_shares_of_a_reused_number_are_those_of_its_new_limit() -> None:
     coordinator.hear(introducing(1, 1, KEY), 0)
     coordinator.hear(introducing(2, 1, other), 0)
     assert granted(coordinator, 0) == {1: {0: WHOLE}, 2: {0: WHOLE}}
-    again = introducing(1, 2, other)
-    again.gone = [0]
-    coordinator.hear(again, 0)
+    coordinator.hear(replace(introducing(1, 2, other), gone=[0]), 0)
     assert granted(coordinator, 0) == {1: {}, 2: {0: 500_000}}
     assert granted(coordinator, SECOND) == {1: {}, 2: {0: 500_000}}, "repeated; the whole was of the other limit"
     coordinator.hear(introducing(2, 2, seen=2), SECOND)
@@ -477,9 +485,7 @@ def test_shares_of_a_reused_number_are_those_of_its_new_limit() -> None:
 def test_a_late_report_of_an_ended_session_begins_none() -> None:
     coordinator = settled_coordinator()
     coordinator.hear(introducing(1, 1, KEY), 0)
-    leaving = introducing(1, 2, since=1, seen=0)
-    leaving.leaving = True
-    coordinator.hear(leaving, 0)
+    coordinator.hear(replace(introducing(1, 2, since=1, seen=0), leaving=True), 0)
     coordinator.hear(introducing(1, 3, KEY), 0)  # sent before the report of leaving: no member holds this share
     assert coordinator.members(0) == []
     assert coordinator.dropped["session"] == 1
@@ -493,8 +499,7 @@ def test_few_grants_with_new_shares_await_an_acknowledgement() -> None:
     for number in range(MOST_UNSEEN + 4):
         report = introducing(1, number + 1, ShareKey.of(f"publish tenant {number}", "messages"))
         (named,) = report.introductions
-        report.introductions, report.ids = [named._replace(id=number)], [number]
-        coordinator.hear(report, 0)
+        coordinator.hear(replace(report, introductions=[named._replace(id=number)], ids=[number]), 0)
         shares |= granted(coordinator, 0)[1]
     assert shares == dict.fromkeys(range(MOST_UNSEEN), WHOLE)
     coordinator.hear(introducing(1, MOST_UNSEEN + 5, seen=MOST_UNSEEN), 0)
@@ -554,17 +559,31 @@ def test_added_and_removed_limits_are_those_of_the_table() -> None:
     applied = {1: [0, 0, 0], 2: [0, 0, 0]}  # acknowledged three cycles later
     for sequence in range(1, 400):
         for incarnation, own in enumerate(have, start=1):
-            report = MemberReport("f", f"m{incarnation}", incarnation, sequence, 1, 5, applied[incarnation][-3])
-            report.gone = [id_ for id_ in own if random.random() < (0.5 if sequence % 50 == 0 else 0.02)]
-            for id_ in report.gone:
+            gone = [id_ for id_ in own if random.random() < (0.5 if sequence % 50 == 0 else 0.02)]
+            introductions = list[Introduction]()
+            for id_ in gone:
                 del own[id_]
-            for id_ in set(range(200)) - set(own) - set(report.gone):
+            for id_ in set(range(200)) - set(own) - set(gone):
                 key = ShareKey.of(f"publish topic {random.randrange(400)}", "messages")
                 if random.random() < 0.05 and key not in own.values():
                     own[id_] = key
-                    report.introductions.append(Introduction(id_, key, RATE, 0))
-            report.ids = list(own)
-            report.used, report.wanted, report.streams = [[value] * len(own) for value in (5, UNBOUNDED, 1)]
+                    introductions.append(Introduction(id_, key, RATE, 0))
+            used, wanted, streams = [[value] * len(own) for value in (5, UNBOUNDED, 1)]
+            report = MemberReport(
+                "f",
+                f"m{incarnation}",
+                incarnation,
+                sequence,
+                1,
+                5,
+                applied[incarnation][-3],
+                introductions=introductions,
+                ids=list(own),
+                used=used,
+                wanted=wanted,
+                streams=streams,
+                gone=gone,
+            )
             coordinator.hear(report, sequence)
         coordinator.confirmed(sequence)
         for grant in coordinator.grant(sequence)[0].grants:

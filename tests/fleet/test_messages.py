@@ -98,8 +98,8 @@ def test_a_heartbeat_is_small() -> None:
 
 def test_a_demand_takes_seven_bytes_and_a_share_three() -> None:
     ids, used = range(1000, 101_000, 100), range(500_000, 501_000)
-    report = MemberReport("f", "", 1, 1, 1, 1, 0, ids=ids, used=used, wanted=[rate + 5010 for rate in used])
-    report.streams = [3] * 1000
+    wanted = [rate + 5010 for rate in used]
+    report = MemberReport("f", "", 1, 1, 1, 1, 0, ids=ids, used=used, wanted=wanted, streams=[3] * 1000)
     assert len(report.encode()) < 7100
     grants = Grants("f", "c", 1, 1, [Grant(1, 1, 1, ids=ids, ppm=range(100 * GRAIN, 1100 * GRAIN, GRAIN))])
     assert len(grants.encode()) < 3100

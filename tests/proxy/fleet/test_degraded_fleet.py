@@ -1,5 +1,7 @@
 """The degraded states of a member, and which shares are in force in it."""
 
+from dataclasses import replace
+
 import pytest
 
 from fleet.messages import Introduction, MemberReport
@@ -109,7 +111,6 @@ def test_members_with_other_limits_or_one_name_are_told(world: World) -> None:
     assert coordinator is not None
     said = MemberReport("front", "sluice-0", 5, 1, 1, coordinator.epoch, introductions=list[Introduction]())
     for sequence in range(1, 40):
-        said.sequence = sequence
-        coordinator.hear(said, world.loop.clock())
+        coordinator.hear(replace(said, sequence=sequence), world.loop.clock())
         world.run(0.25)
     assert "fleet_names_taken_twice" in causes(one)
