@@ -247,7 +247,8 @@ class Stream:
             the start (brokers deliver only to accepted consumers) until it asks to be closed. Other entries are charged
             to no stream.
         noted_in: While this is open, the stream is in the journal with all of its limiters: its actions need no note.
-            Code that changes `chain` must set it to `NOT_NOTED`.
+        tags: While the stream waits: its place at each limiter of the chain.
+        waits_on: The limiter that refused the first held entry.
     """
 
     __slots__ = (
@@ -297,6 +298,32 @@ class Stream:
         self.connection = connection
         self.waits_since = 0
         self.last_reason = ""
+
+    def come_within(self, chain: tuple["Limiter", ...]) -> None:
+        """Have other limiters; the next action is noted with them."""
+        self.chain = chain
+        self.noted_in = NOT_NOTED
+
+    def line_up(self, number: int) -> None:
+        """Give the first held entry a tag at every limiter of the chain; `number` is greater than all before."""
+        if not self.tags:
+            self.tags = tuple([FinishTag(self, limiter) for limiter in self.chain])
+        for tag in self.tags:
+            tag.limiter.line_up(tag, self.held[0], number)
+
+    def wait_on(self, limiter: "Limiter", now: int) -> None:
+        """Wait on a limiter, which refuses the first held entry."""
+        self.waits_on = limiter
+        self.waits_since = now
+        self.last_reason = limiter.scope.level
+
+    def stop_waiting(self) -> None:
+        """Wait on no limiter; the tags stay, for the wait on another one."""
+        self.waits_on = None
+
+    def give_up_tags(self) -> None:
+        """Have no place in line any more."""
+        self.tags = ()
 
     def tag_at(self, limiter: "Limiter") -> "FinishTag":
         """Return the stream's tag at a limiter of its chain; the stream must be waiting, there or elsewhere."""
@@ -379,6 +406,8 @@ class Limiter:
         began: The balances of messages, peak messages, bytes and peak bytes with which this limiter began, for its
             first line in the log; None for a full one, and None in place of all once the line has them.
         crossed_at: When the turn of a stream within this limiter last depended on another limiter as well.
+        claimant: The stream for which room is reserved here (`WaitLists`).
+        wakes_at: The time of the alarm that is set for this limiter; None if none is, or it may come too late.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -492,6 +521,10 @@ class Limiter:
             return 0
         cost = cost_of(first.held[0], self.limit.messages, self.limit.size)
         return max(0, min(len(self.waiters), self._gathers_ns // cost) - 1) * cost
+
+    def cross(self, other: "Limiter", now: int) -> None:
+        """Note that the turn of a stream depends on this limiter and on another one."""
+        self.crossed_at = other.crossed_at = now
 
     def is_waited_on(self, now: int, *, is_due: bool = False, is_reserved: bool = False) -> None:
         """Note that a stream waits from now on; from when a late timer no longer explains the wait, it is idle time.
@@ -623,6 +656,11 @@ class Limiter:
             for bucket in (*self._counting, *self._weighing):
                 bucket.begin(LeftBalance(bucket.rate, 0, bucket.rate), since, now)
             self._note_began(now)
+
+    def take_began(self) -> tuple[float | None, ...] | None:
+        """Return `began` for the limiter's first line; None for later ones."""
+        began, self.began = self.began, None
+        return began
 
     def _note_began(self, now: int) -> None:
         if not self.is_full(now):

@@ -407,7 +407,8 @@ class Registry:
         """Open a stream of `topic`, under the limits that apply to it."""
         self._live.put(stream, topic, client)
         self.relative.opened(stream)
-        stream.chain, observed = self._chains(stream, now)
+        chain, observed = self._chains(stream, now)
+        stream.come_within(chain)
         self._scheduler.join(stream)
         self._observe(stream, observed, now)
 

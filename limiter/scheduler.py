@@ -15,7 +15,7 @@ from typing import Final
 from mypy_extensions import mypyc_attr
 
 from limiter.activity import ActivityNotes
-from limiter.limiter import NOT_NOTED, Entry, FinishTag, Limiter, Stream
+from limiter.limiter import Entry, Limiter, Stream
 
 
 def obstacle_of(stream: Stream, now: int) -> Limiter | None:
@@ -81,7 +81,7 @@ class WaitLists:
 
     def join(self, stream: Stream, obstacle: Limiter, now: int) -> None:
         """Let a stream that `obstacle` refuses wait with its first entry, on the limiter that refuses that entry."""
-        self._assign_tags(stream)
+        self._line_up(stream)
         self._wait_on(stream, refusing(stream, now) or obstacle, now)
 
     def go(self, stream: Stream, elsewhere: Limiter, now: int) -> None:
@@ -98,13 +98,13 @@ class WaitLists:
         """Let a stream's next entry wait where the previous one did; at its turn it may have to move on."""
         tag = stream.tag_at(limiter)
         limiter.waiters.remove(tag)
-        self._assign_tags(stream)
+        self._line_up(stream)
         limiter.waiters.add(tag)
 
     def leave(self, stream: Stream, now: int) -> None:
         """End a stream's wait, if it waits."""
         self._step_out(stream, now)
-        stream.tags = ()
+        stream.give_up_tags()
 
     def rest(self, limiter: Limiter, now: int, *, is_due: bool, is_reserved: bool = False) -> None:
         """Finish serving a limiter: if streams still wait, wake it at once if more are due, else when it opens."""
@@ -127,7 +127,7 @@ class WaitLists:
             return first
         if first.tag_at(limiter).precedes(claimant.tag_at(limiter)):
             return first
-        claimant.waits_on.crossed_at = limiter.crossed_at = now
+        limiter.cross(claimant.waits_on, now)
         if claimant.waits_on.waiters.first() is not claimant:
             return first
         wait = claimant.waits_on.wait_ns(now)
@@ -146,26 +146,19 @@ class WaitLists:
             if claimant is None or stream.tag_at(limiter).precedes(claimant.tag_at(limiter)):
                 limiter.claimant = stream
 
-    def _assign_tags(self, stream: Stream) -> None:
-        """Give the stream's next entry a tag at every limiter of its chain."""
-        entry = stream.held[0]
+    def _line_up(self, stream: Stream) -> None:
         self._number += 1
-        if not stream.tags:
-            stream.tags = tuple([FinishTag(stream, limiter) for limiter in stream.chain])
-        for tag in stream.tags:
-            tag.limiter.line_up(tag, entry, self._number)
+        stream.line_up(self._number)
 
     def _wait_on(self, stream: Stream, limiter: Limiter, now: int) -> None:
         if not stream.noted_in.is_open:
             self._journal.note(stream)
         crossed = _others_waited_on(stream, limiter)
         for other in crossed:  # streams also wait there: this stream's turn depends on both limiters
-            other.crossed_at = limiter.crossed_at = now
+            limiter.cross(other, now)
         if crossed and limiter.waiters.is_before_all(stream.tag_at(limiter)) and not limiter.is_open(now):
             self.claim(stream, limiter)
-        stream.waits_on = limiter
-        stream.waits_since = now
-        stream.last_reason = limiter.scope.level
+        stream.wait_on(limiter, now)
         if not limiter.waiters:
             limiter.usage.throttled.start(now)
             limiter.is_waited_on(now)
@@ -178,7 +171,7 @@ class WaitLists:
         limiter = stream.waits_on
         if limiter is None:
             return
-        stream.waits_on = None
+        stream.stop_waiting()
         limiter.waiters.remove(stream.tag_at(limiter))
         if not limiter.waiters:
             self._journal.touched(limiter)
@@ -247,8 +240,7 @@ class Scheduler:
         for limiter in stream.chain:
             limiter.streams.discard(stream)
         self._lines.leave(stream, now)
-        stream.chain = chain
-        stream.noted_in = NOT_NOTED
+        stream.come_within(chain)
         self.join(stream)
         self._settle(stream, now)
 
@@ -302,8 +294,7 @@ class Scheduler:
         """Hold `entry` until its stream's turn comes; it passes at once if the limits have room by now."""
         self.note(stream)
         usage = stream.usage
-        usage.held_messages += entry.messages
-        usage.held_size += entry.size
+        usage.add_held(entry.messages, entry.size)
         stream.held.append(entry)
         if len(stream.held) == 1 and not stream.is_passing:
             usage.throttled.start(now)
@@ -342,8 +333,7 @@ class Scheduler:
         usage.throttled.stop(now)
         if dropped:
             messages, size = sum([entry.messages for entry in dropped]), sum([entry.size for entry in dropped])
-            usage.held_messages -= messages
-            usage.held_size -= size
+            usage.add_held(-messages, -size)
             self.count_dropped(stream, messages, size)
         return dropped
 
@@ -381,8 +371,7 @@ class Scheduler:
     def count_dropped(self, stream: Stream, messages: int, size: int) -> None:
         """Record messages and bytes that arrived and were dropped, as their stream ended before they could be held."""
         self.note(stream)
-        stream.usage.dropped_messages += messages
-        stream.usage.dropped_size += size
+        stream.usage.add_dropped(messages, size)
 
     def _settle(self, stream: Stream, now: int) -> None:
         """Pass the entries that may pass of a stream that waits on no limiter, then let it wait where it is refused."""
@@ -419,10 +408,7 @@ class Scheduler:
         self.note(stream)
         entry = stream.held.popleft()
         usage = stream.usage
-        usage.held_messages -= entry.messages
-        usage.held_size -= entry.size
-        usage.delay_max_ns = max(usage.delay_max_ns, now - entry.since)
-        usage.delays.add(now - entry.since, entry.messages)
+        usage.add_released(entry.messages, entry.size, now - entry.since)
         self._pass(stream, entry.messages, entry.size, now)
         stream.is_passing = True
         try:

@@ -11,7 +11,7 @@ and the arrivals would differ: such entries are counted as dropped.
 from collections.abc import Callable
 
 from limiter.activity import ActivityNotes
-from limiter.limiter import NOT_NOTED, Entry, Limiter, Stream
+from limiter.limiter import Entry, Limiter, Stream
 from limiter.scheduler import Scheduler
 from limiter.usage import StreamUsage
 
@@ -51,7 +51,7 @@ class ShadowStream:
 
     def rewire(self, chain: tuple[Limiter, ...], now: int) -> None:
         """Observe the limiters of `chain` from now on."""
-        self._of.noted_in = NOT_NOTED  # first, as entries may pass at once and note the stream with them
+        self._of.come_within(self._of.chain)  # first, as entries may pass at once and note the stream with them
         self._scheduler.rewire(self._stream, chain, now)
 
     def leave(self, now: int) -> None:

@@ -150,7 +150,7 @@ class Spared:
 class LimiterUsage:
     """Counts the entries that one limiter passed, and the time for which streams waited on it.
 
-    The two `largest_…` and `reported` belong to the access log, which sets them after each line. `idle_ns` and
+    `reported` belongs to the access log, which sets it after each line. `idle_ns` and
     `reserved_ns` are parts of the time waited in which each bucket had a token: `idle_ns` beyond the lateness of a
     timer, `reserved_ns` for a stream that waited elsewhere.
     """
@@ -198,13 +198,19 @@ class LimiterUsage:
         self.largest_messages = max(self.largest_messages, messages)
         self.largest_size = max(self.largest_size, size)
 
+    def take_largest(self) -> tuple[int, int]:
+        """Return the messages and bytes of the largest entries since the last call."""
+        largest = self.largest_messages, self.largest_size
+        self.largest_messages = self.largest_size = 0
+        return largest
+
 
 class StreamUsage:
     """Counts the entries that one stream offered, and those that were passed, held, dropped or rejected.
 
     `withheld` runs while permits that the client asked for have not been passed on to the broker. `spared` is set once
-    entries of the stream may pass uncharged. `delay_max_ns` and `reported` belong to the access log, which sets them
-    after each line, and takes from `spared` and `delays`.
+    entries of the stream may pass uncharged. `reported` belongs to the access log, which sets it after each line, and
+    takes from `delay_max_ns`, `spared` and `delays`.
     """
 
     __slots__ = (
@@ -268,6 +274,28 @@ class StreamUsage:
         """Count an entry as refused."""
         self.rejected_messages += messages
         self.rejected_size += size
+
+    def add_held(self, messages: int, size: int) -> None:
+        """Count an entry as held."""
+        self.held_messages += messages
+        self.held_size += size
+
+    def add_released(self, messages: int, size: int, delay_ns: int) -> None:
+        """Count an entry as held no longer, and as delayed."""
+        self.held_messages -= messages
+        self.held_size -= size
+        self.delay_max_ns = max(self.delay_max_ns, delay_ns)
+        self.delays.add(delay_ns, messages)
+
+    def add_dropped(self, messages: int, size: int) -> None:
+        """Count messages and bytes as dropped."""
+        self.dropped_messages += messages
+        self.dropped_size += size
+
+    def take_delay_max(self) -> int:
+        """Return the nanoseconds of the longest delay since the last call."""
+        longest, self.delay_max_ns = self.delay_max_ns, 0
+        return longest
 
     @property
     def passed(self) -> Passed:

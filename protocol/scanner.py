@@ -327,6 +327,10 @@ class Heads:
         self._may_learn: bool = False
         self._fits: bool = False
 
+    def limit_frames(self, max_size: int) -> None:
+        """Set the most bytes of a frame; a longer one is an error."""
+        self.max_size = max_size
+
     def begin(self) -> None:
         """Begin a chunk, perhaps the same one again: forget unreported excess, and allow one layout to be learnt."""
         self._may_learn = True

@@ -263,11 +263,10 @@ class CounterSnapshot:
     def take_stream(self, stream: Stream, now: int) -> TakenStream:
         """Return a stream's counts up to now, and end its interval."""
         usage, observed = stream.usage, None
-        delay_max_ns, usage.delay_max_ns = usage.delay_max_ns, 0
+        delay_max_ns = usage.take_delay_max()
         if stream.observed is not None:
             would = stream.observed.usage
-            observed = TakenObserved(self._take(OBSERVED, would, now), would.delay_max_ns, would.held_messages)
-            would.delay_max_ns = 0
+            observed = TakenObserved(self._take(OBSERVED, would, now), would.take_delay_max(), would.held_messages)
         return TakenStream(
             stream,
             self._take(STREAM, usage, now),
@@ -283,11 +282,9 @@ class CounterSnapshot:
     def take_limiter(self, limiter: Limiter, now: int) -> TakenLimiter:
         """Return a limiter's counts up to now, and end its interval."""
         usage = limiter.usage
-        largest = usage.largest_messages, usage.largest_size
-        usage.largest_messages = usage.largest_size = 0
         limiter.count_idle(now)
-        began, limiter.began = limiter.began, None
-        return TakenLimiter(limiter, self._take(LIMITER, usage, now), largest, limiter.balances(now), began)
+        taken, largest = self._take(LIMITER, usage, now), usage.take_largest()
+        return TakenLimiter(limiter, taken, largest, limiter.balances(now), limiter.take_began())
 
     def count(self, taken: TakenCounts) -> TakenCounts:
         """Add counts to the totals now; their line comes later."""

@@ -436,7 +436,7 @@ class DataPath(Receiver):
 
     def limit_frames(self, most: int) -> None:
         """Set the most bytes of a frame; a longer one breaks the protocol."""
-        self.scanner.heads.max_size = most
+        self.scanner.heads.limit_frames(most)
 
     def stop(self) -> None:
         """End the path with its session, perhaps from within the handling of a command: nothing more is processed."""

@@ -211,7 +211,7 @@ class Session(TransportOwner):
 
     def _dial(self, target: Endpoint | None) -> None:
         """Have a broker dialled; the turns of its connection are those of the client's address."""
-        self.broker.group = self.client.group
+        self.broker.share_turns(self.client)
         self._engine.connector.dial(self, target, self.broker)
 
     def arrived(self, transport: PeerTransport, chunk: bytes) -> None:
@@ -599,7 +599,8 @@ class Session(TransportOwner):
                 on_lost=self.lost_silently,
             )
         if self.state is _RELAYING:
-            self.client.receiver, self.broker.receiver = self.forwarding.to_broker, self.forwarding.to_client
+            self.client.hand_to(self.forwarding.to_broker)
+            self.broker.hand_to(self.forwarding.to_client)
         return self.forwarding
 
     def _connect_again(self) -> bytes:
@@ -695,7 +696,8 @@ class Session(TransportOwner):
         if self.state is _PROXY_HEADER and self._engine.proxy_headers is not None:
             self._engine.proxy_headers.end(self)
         self.state, self._turned_away = _ENDING, None
-        self.client.receiver = self.broker.receiver = None
+        self.client.hand_to(None)
+        self.broker.hand_to(None)
         streams = None if self.forwarding is None else self.forwarding.stop()
         self._engine.sessions.discard(self)
         self._engine.slices.run(_ENDINGS, self._wind_up(end, streams))

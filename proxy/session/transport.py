@@ -619,7 +619,7 @@ class PeerTransport(Throttled):
     Attributes:
         owner: Handles all events.
         group: The connections of clients of the same address; None before the address is known, and after the end.
-        receiver: If set, takes the bytes read, in place of the owner.
+        receiver: If set, takes the bytes read, in place of the owner (`hand_to`).
         writer: Sends bytes to the peer.
 
     Args:
@@ -876,6 +876,10 @@ class PeerTransport(Throttled):
         if group is not None:
             group.join(self)
 
+    def share_turns(self, other: "PeerTransport") -> None:
+        """Have the turns of another connection's address, until this one is open and joins the group."""
+        self.group = other.group
+
     def descriptor(self) -> int:
         """Return the socket's descriptor; -1 if there is none, or if it does not show whether bytes can be read."""
         transport = self._transport
@@ -900,6 +904,10 @@ class PeerTransport(Throttled):
         """Have the loop stop reading this connection."""
         if self._transport is not None:
             self._transport.pause_reading()
+
+    def hand_to(self, receiver: Receiver | None) -> None:
+        """Give the bytes read to `receiver` from now on; None: to the owner."""
+        self.receiver = receiver
 
     def _leave_group(self) -> None:
         group, self.group = self.group, None
