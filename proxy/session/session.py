@@ -2,10 +2,12 @@
 
   [PROXY_HEADER ──its end, or there is none──▶]                     in brackets: where it is configured
     [SECURING ──TLS handshake done──▶]
-    GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING ──both gone──▶ (over)
+    GREETING ──CONNECT read──▶ DIALLING ──broker there──▶ RELAYING ──one side ends──▶ ENDING
         ├──────────┴─ broken protocol, refused target, time over ─▶ ENDING
         ├─ blocked ─▶ TURNED_AWAY ─ unblocked, time over ─▶ ENDING
         └─ Sluice verifies clients ─▶ AUTHENTICATING ─ its role is proved ─▶ DIALLING, else ENDING
+
+    ENDING ──its streams and all that it took are given back──▶ WOUND_UP ──both connections gone──▶ OVER
 
 A session on which only CONNECT, CONNECTED, PING and PONG have passed stays small: the objects that meter entries and
 follow commands (`Forwarding`) are made for the first byte of anything else. So thousands of connections that come at
@@ -59,6 +61,10 @@ class SessionState(Enum):
     TURNED_AWAY = "turned away"
     RELAYING = "relaying"
     ENDING = "ending"
+    """No more bytes are handled. Streams end in slices, and bytes written so far may still be sent."""
+    WOUND_UP = "wound up"
+    """All that the session took is given back; a connection is still to go."""
+    OVER = "over"
 
 
 _SECURING: Final = SessionState.SECURING  # compiled, to look one up in its class costs as much as ten comparisons
@@ -67,7 +73,10 @@ _GREETING: Final = SessionState.GREETING
 _AUTHENTICATING: Final = SessionState.AUTHENTICATING
 _DIALLING: Final = SessionState.DIALLING
 _RELAYING: Final = SessionState.RELAYING
+_TURNED_AWAY: Final = SessionState.TURNED_AWAY
 _ENDING: Final = SessionState.ENDING
+_WOUND_UP: Final = SessionState.WOUND_UP
+_OVER: Final = SessionState.OVER
 _ENDINGS: Final = Work.ENDINGS
 _COMMANDS: Final = Work.COMMANDS
 
@@ -76,6 +85,57 @@ _NOT_ITS_CERTIFICATE: Final = (
     "the client shows auth method 'tls', and the broker would take Sluice's certificate (broker_tls.certificate) for "
     "the client's; authentication: {mode: terminate, tls: true} verifies certificates of clients"
 )
+
+
+class ClientMemory:
+    """The memory that is kept for one client: its greeting, bytes that it does not take, and bytes that wait.
+
+    The claim on the client's memory is made once that is more than every session takes.
+
+    Args:
+        engine: Has the memory of all clients.
+        connection: The client.
+    """
+
+    def __init__(self, engine: Engine, connection: Connection) -> None:
+        self._engine = engine
+        self._connection = connection
+        self._claim: Claim | None = None
+        self._greeting = 0
+        self._unsent = 0
+
+    def claim(self) -> Claim:
+        """Return the claim of this client, for all that its streams and requests keep."""
+        if self._claim is None:
+            self._claim = self._engine.memory_of(self._connection)
+        return self._claim
+
+    def keep(self, more: int) -> bool:
+        """Count `more` bytes (negative: fewer); return whether they may be kept."""
+        if more > 0:
+            return self.claim().take(more)
+        if more < 0:
+            self.claim().add(more)
+        return True
+
+    def keep_greeting(self, size: int) -> bool:
+        """Count a greeting of `size` bytes if it is longer than usual; return whether it may be kept."""
+        if size <= LONGEST_KNOWN and not self._greeting:
+            return True
+        more, self._greeting = size - self._greeting, size
+        return self.keep(more)
+
+    def keep_unsent(self, size: int) -> bool:
+        """Count `size` bytes that the client does not take; return whether they may be kept."""
+        if not self.keep(size - self._unsent):
+            return False
+        self._unsent = size
+        return True
+
+    def end(self) -> None:
+        """Give everything back."""
+        if self._claim is not None:
+            self._claim.end()
 
 
 class Session(TransportOwner):
@@ -115,18 +175,13 @@ class Session(TransportOwner):
         self._connect = b""
         """The client's CONNECT, as it goes to the broker."""
         self.max_frame = _MAX_FRAME
-        self._is_over = False
         self._left_with: SessionEnd | None = None
         """The end of a client that has half-closed or is blocked: reported whichever connection closes first."""
         self._started_at = engine.clock()
         self._turned_away: BlockedClientResponder | None = None
         self._identity: SessionIdentity | None = None
         self._admission = engine.session_admission(self.connection)
-        self._is_wound_up = False
-        self._memory: Claim | None = None
-        """Memory kept for the client; set once that is more than every session takes."""
-        self._greeting_kept = 0
-        self._unsent_kept = 0
+        self._memory = ClientMemory(engine, self.connection)
 
     # ---- events of the transports
 
@@ -142,7 +197,7 @@ class Session(TransportOwner):
                 group.go_on_later(self._relay_after_dial)
             else:
                 self._start_relaying()
-        elif self.state is _ENDING:
+        elif self.has_ended:
             transport.close(0)
         else:
             self.connection.client_address = transport.address
@@ -163,7 +218,7 @@ class Session(TransportOwner):
 
     def _begin(self, begun: bytes = b"") -> None:
         """Await the client's CONNECT, after TLS where it came in so; `begun` are bytes that were read before."""
-        if self.state is _ENDING:
+        if self.has_ended:
             return
         if self._endpoint.scheme == TLS:
             self.state = _SECURING
@@ -220,22 +275,22 @@ class Session(TransportOwner):
         Greetings of all connections share the turns of the loop with commands; a transport is not read until its turn.
         """
         engine = self._engine
-        if self.state is _ENDING:
+        if self.has_ended:
             return
         if engine.slices.take(_COMMANDS):
             self._handle_arrived(transport, chunk)
             return
         kept = len(chunk) if len(chunk) > LONGEST_KNOWN else 0
-        if self._keep(kept):
+        if self._memory.keep(kept):
             transport.throttle(PauseReason.TURN)
             engine.arrivals.add(partial(self._handle_later, transport, chunk, kept), transport.group)
         else:
             self.finish(SessionEnd(CloseReason.OVER_BUDGET, f"{kept} bytes that come before a CONNECT is answered"))
 
     def _handle_later(self, transport: PeerTransport, chunk: bytes, kept: int) -> None:
-        if self.state is _ENDING or transport.owner is not self:
+        if self.has_ended or transport.owner is not self:
             return
-        self._keep(-kept)
+        self._memory.keep(-kept)
         self._handle_arrived(transport, chunk)
         transport.unthrottle(PauseReason.TURN)
 
@@ -246,11 +301,11 @@ class Session(TransportOwner):
                 self._relay_after_dial()
             if self.state is _RELAYING:
                 self._relay_greeting(transport, chunk)
-            elif self._turned_away is not None:
+            elif self.state is _TURNED_AWAY:
                 self._answer_blocked(chunk)
             elif self.state is _PROXY_HEADER:
                 self._read_header(chunk)
-            elif self.state is not _ENDING:
+            elif not self.has_ended:
                 self._read_connect(chunk)
         except ProtocolError as error:
             self.broke_protocol(transport, error)
@@ -273,7 +328,7 @@ class Session(TransportOwner):
 
         Before there is traffic, the session ends at once.
         """
-        if self.state is _ENDING:
+        if self.has_ended:
             transport.close_ended()
         elif transport is self.broker:
             self.finish(SessionEnd(CloseReason.BROKER_CLOSED))
@@ -292,11 +347,9 @@ class Session(TransportOwner):
                     f"{self._address(transport)} took nothing of {unsent} bytes for {seconds:.0f} s",
                 )
             )
-        elif not self._keep(unsent - self._unsent_kept):
+        elif not self._memory.keep_unsent(unsent):
             problem = f"{self._address(transport)} takes nothing of {unsent} bytes"
             self.finish(SessionEnd(CloseReason.OVER_BUDGET, problem))
-        else:
-            self._unsent_kept = unsent
 
     def lost(self, transport: PeerTransport, error: Exception | None) -> None:
         """Handle the end of a connection; where thousands end at once, in a later turn of the loop."""
@@ -344,7 +397,7 @@ class Session(TransportOwner):
                 (self.forwarding.to_broker if transport is self.client else self.forwarding.to_client).resume()
             elif self.state is _GREETING:
                 self._read_connect(b"")
-            elif self._turned_away is not None:
+            elif self.state is _TURNED_AWAY:
                 self._answer_blocked(b"")
         except ProtocolError as error:
             self.broke_protocol(transport, error)
@@ -426,26 +479,9 @@ class Session(TransportOwner):
                 self.forwarding.to_broker.limit_frames(max_frame)
                 self.forwarding.to_client.limit_frames(max_frame)
 
-    def _keep(self, more: int) -> bool:
-        """Count `more` bytes (negative: fewer) as kept for the client; return whether they may be kept."""
-        if more > 0:
-            return self._claim().take(more)
-        if more < 0:
-            self._claim().add(more)
-        return True
-
-    def _claim(self) -> Claim:
-        if self._memory is None:
-            self._memory = self._engine.memory_of(self.connection)
-        return self._memory
-
     def _keep_greeting(self) -> bool:
-        """Count the memory of a greeting that is longer than usual; return whether it may be kept."""
-        kept = len(self._unhandled) + len(self._connect)
-        if kept <= LONGEST_KNOWN and not self._greeting_kept:
-            return True
-        more, self._greeting_kept = kept - self._greeting_kept, kept
-        return self._keep(more)
+        """Count the memory of the bytes up to CONNECT and after it; return whether it may be kept."""
+        return self._memory.keep_greeting(len(self._unhandled) + len(self._connect))
 
     def _read_connect(self, chunk: bytes) -> None:
         self._unhandled += chunk
@@ -526,7 +562,7 @@ class Session(TransportOwner):
 
     def _turn_away(self, end: SessionEnd) -> None:
         """Keep a blocked client connected, and refuse its requests, for as long as a handshake may take."""
-        self.state, self._left_with = SessionState.TURNED_AWAY, end
+        self.state, self._left_with = _TURNED_AWAY, end
         self._turned_away = BlockedClientResponder(
             self._connect,
             self._blocked_by,
@@ -590,7 +626,7 @@ class Session(TransportOwner):
                 client=self.client,
                 broker=self.broker,
                 admission=self._admission,
-                memory=self._claim(),
+                memory=self._memory.claim(),
                 max_frame=self.max_frame,
                 greeting=self._connect_again,
                 header=self.client_header(),
@@ -622,7 +658,7 @@ class Session(TransportOwner):
     @property
     def has_ended(self) -> bool:
         """True once the session ends, though bytes may still be sent."""
-        return self.state is _ENDING
+        return self.state is _ENDING or self.state is _WOUND_UP or self.state is _OVER
 
     def stream_count(self) -> int:
         """Return the number of producers and consumers."""
@@ -635,7 +671,7 @@ class Session(TransportOwner):
             is_late: Held entries and handshakes are not awaited any more.
         """
         is_greeting = self.state is _AUTHENTICATING or self.state is _DIALLING
-        if self.state is _ENDING or (is_greeting and not is_late):
+        if self.has_ended or (is_greeting and not is_late):
             return
         if self.state is _RELAYING and self.forwarding is not None:
             self.forwarding.leave(self._left, is_late=is_late)
@@ -651,8 +687,7 @@ class Session(TransportOwner):
     def shut_down(self) -> None:
         """End the session: the process ends."""
         if self.state is _GREETING and not self.client.is_connected:
-            self.state = _ENDING  # the loop has accepted the client and calls `opened` next, which closes it
-            self._is_wound_up = True
+            self.state = _WOUND_UP  # the loop has accepted the client and calls `opened` next, which closes it
             return
         self.finish(SessionEnd(CloseReason.SHUTDOWN))
 
@@ -675,8 +710,8 @@ class Session(TransportOwner):
         self.finish(end)
 
     def _end_if_disconnected(self) -> None:
-        if self._is_wound_up and not self._is_over and not self.client.is_connected and not self.broker.is_connected:
-            self._is_over = True
+        if self.state is _WOUND_UP and not self.client.is_connected and not self.broker.is_connected:
+            self.state = _OVER
             self._identity = None
             if self.forwarding is not None:
                 self.forwarding.let_go()
@@ -691,7 +726,7 @@ class Session(TransportOwner):
         No more bytes are handled. The rest is done in slices, as a session may have thousands of streams, and thousands
         of sessions may end at once.
         """
-        if self.state is _ENDING:
+        if self.has_ended:
             return
         if self.state is _PROXY_HEADER and self._engine.proxy_headers is not None:
             self._engine.proxy_headers.end(self)
@@ -721,9 +756,8 @@ class Session(TransportOwner):
         if streams is not None:
             yield
             yield from streams
-        if self._memory is not None:
-            self._memory.end()
-        self._is_wound_up = True
+        self._memory.end()
+        self.state = _WOUND_UP
         self._end_if_disconnected()
 
     def _has_plain_end(self) -> bool:

@@ -139,7 +139,7 @@ def test_a_peer_sends_little_before_its_handshake(world: World, authorities: Aut
     tls: Any = client.transport.get_protocol()
     assert len(tls.get_buffer(-1)) == MOST_UNSECURED
     world.loop.run(tls.feed, b"\x16\x03\x01\x40\x00" + bytes(MOST_UNSECURED), MOST_UNSECURED + 5)
-    assert client.is_gone or session.state is SessionState.ENDING
+    assert client.is_gone or session.has_ended
     assert world.counters.tls_failures == {"client broken": 1}
 
 
