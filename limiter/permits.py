@@ -470,6 +470,7 @@ class Permits:
     Attributes:
         asked: Permits withheld: asked for by the client and not granted yet.
         backlog: If set, called for deliveries, and when all permits at the broker are used up.
+        windows: The credit windows that the consumer is within.
 
     Args:
         usage: The counters of permits asked for and granted.
@@ -490,7 +491,7 @@ class Permits:
         self.asked = 0
         self.backlog: BacklogSign | None = None
         self._under_way = InFlight(rules)
-        self._windows: tuple[CreditWindow, ...] = ()
+        self.windows: tuple[CreditWindow, ...] = ()
         self._accounts: tuple[CreditAccount, ...] = ()
         self._waits_at: CreditWindow | None = None
         self._usage = usage
@@ -541,7 +542,7 @@ class Permits:
     def passed(self, messages: int, size: int) -> None:
         """Record that an entry that had arrived has gone on to the client."""
         self._under_way.hold(-1, -messages, -size)
-        if self._windows:
+        if self.windows:
             self._count()
             self._settle()
 
@@ -564,7 +565,7 @@ class Permits:
         self._under_way.at_broker -= permits
         self._count()
         self._turned(was_dry=was_dry)
-        if self._windows:
+        if self.windows:
             self._settle()
 
     def rewound(self) -> None:
@@ -579,7 +580,7 @@ class Permits:
 
     def rewire(self, windows: tuple[CreditWindow, ...]) -> None:
         """Put the consumer within these credit windows from now on."""
-        before = self._windows
+        before = self.windows
         if windows != before:
             self._leave()
             self._join(windows)
@@ -591,7 +592,7 @@ class Permits:
         """Remove the consumer, which ends; the amount that it had under way is room for others."""
         self._give_up()
         self._on_change = lambda: None  # the callback refers to the stream, which refers to these permits
-        windows = self._windows
+        windows = self.windows
         self._leave()
         for window in windows:
             window.serve()
@@ -605,7 +606,7 @@ class Permits:
         if refusing is not None:
             self._wait_at(refusing)
             return False
-        shares = [(share if other is window else other.turn_share(others=1), other) for other in self._windows]
+        shares = [(share if other is window else other.turn_share(others=1), other) for other in self.windows]
         was_granted = self._give(min(self._under_way.permits_for(part, other.unit) for part, other in shares))
         self._wait_in_line()  # no longer, while the size of its entries is unknown
         return was_granted
@@ -622,12 +623,12 @@ class Permits:
 
     def _settle(self) -> None:
         """Grant the permits that this consumer must have; then hand out the room of its windows in turns."""
-        if self.asked and not self._windows:
+        if self.asked and not self.windows:
             self._grant_some(self.asked)
         elif self.asked and self._under_way.is_nothing:
-            self._give(min(self._under_way.permits_for(window.fair_share(), window.unit) for window in self._windows))
+            self._give(min(self._under_way.permits_for(window.fair_share(), window.unit) for window in self.windows))
         self._wait_in_line()
-        for window in self._windows:
+        for window in self.windows:
             window.serve()
         if self.asked and not self._usage.withheld.is_running:
             self._usage.withheld.start(self._clock())
@@ -638,15 +639,15 @@ class Permits:
             return
         if self._is_unsure:
             self.stop_asking()
-            for window in self._windows:
+            for window in self.windows:
                 window.unsure.add(self)
         elif self._waits_at is None:
             self.stop_asking()
-            self._wait_at(self._refusing() or self._windows[0])
+            self._wait_at(self._refusing() or self.windows[0])
 
     def _refusing(self) -> CreditWindow | None:
         """Return the first credit window of this consumer that has no room, or None."""
-        return next((window for window in self._windows if window.room() < 1), None)
+        return next((window for window in self.windows if window.room() < 1), None)
 
     def _wait_at(self, window: CreditWindow) -> None:
         """Wait for room at `window` and nowhere else: so a window with room meets no consumer that cannot use it."""
@@ -662,11 +663,11 @@ class Permits:
     @property
     def _is_unsure(self) -> bool:
         """True if the consumer has a permit at the broker, and the size of its entries is unknown."""
-        return not all(self._under_way.permits_for(1, window.unit) for window in self._windows)
+        return not all(self._under_way.permits_for(1, window.unit) for window in self.windows)
 
     def stop_asking(self) -> None:
         """Leave the line: more permits would be of no use, even with room."""
-        for window in self._windows:
+        for window in self.windows:
             window.let_go(self)
         self._waits_at = None
 
@@ -703,13 +704,13 @@ class Permits:
         under_way = self._under_way
         was_dry = under_way.at_broker <= 0
         under_way.at_broker -= messages
-        if self._windows:  # without limits the size of entries is not needed
+        if self.windows:  # without limits the size of entries is not needed
             under_way.learn(entries, messages, size)
             for account in self._accounts:
                 window = account.window
                 window.delivered(account, under_way, under_way.counted(entries, messages, size, window.unit))
         self._turned(was_dry=was_dry)
-        if self._windows:
+        if self.windows:
             self._settle()
 
     def _turned(self, *, was_dry: bool) -> None:
@@ -723,11 +724,11 @@ class Permits:
             account.window.count(account, self._under_way)
 
     def _join(self, windows: tuple[CreditWindow, ...]) -> None:
-        self._windows = windows
+        self.windows = windows
         self._accounts = tuple(window.join(self, self._under_way) for window in windows)
 
     def _leave(self) -> None:
         self.stop_asking()
         for account in self._accounts:
             account.window.leave(account)
-        self._windows, self._accounts = (), ()
+        self.windows, self._accounts = (), ()

@@ -132,7 +132,6 @@ class LimiterCache:
         self.forgiven = 0
         self._most_debts = most_debts
         self._debts_of: dict[str, int] = {}
-        self._most_full = KEPT
         self._on_kept = on_kept
         self._kept_for: dict[Scope, str] = {}
         self._relative = relative
@@ -235,7 +234,7 @@ class LimiterCache:
                     forgotten += self._forgiven_for(limiter.scope)
                     self._owe(limiter.scope, 1)
                 resting[limiter.scope] = None
-                checked = [self._check_oldest(now, self._most_full) for _ in range(2)]
+                checked = [self._check_oldest(now, KEPT) for _ in range(2)]
                 forgotten += [oldest for oldest in checked if oldest is not None]
         return forgotten
 

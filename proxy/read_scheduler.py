@@ -262,18 +262,19 @@ class ReadScheduler:
 
     Attributes:
         in_turns: Number of addresses that are read in turns.
+        groups: The connections of each address that has any.
     """
 
     def __init__(self, counters: Counters, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.counters = counters
         self.clock = clock
         self.in_turns = 0
-        self._groups: dict[str, AddressGroup] = {}
+        self.groups: dict[str, AddressGroup] = {}
 
     @property
     def has_others(self) -> bool:
         """True if clients of several addresses are connected."""
-        return len(self._groups) > 1
+        return len(self.groups) > 1
 
     @property
     def slice_ns(self) -> int:
@@ -282,14 +283,14 @@ class ReadScheduler:
 
     def group(self, address: str) -> AddressGroup:
         """Return the group of one address; each of its connections is to `join` it."""
-        group = self._groups.get(address)
+        group = self.groups.get(address)
         if group is None:
-            group = self._groups[address] = AddressGroup(self, address)
+            group = self.groups[address] = AddressGroup(self, address)
         return group
 
     def forget(self, address: str) -> None:
         """Forget an address whose last connection has ended."""
-        self._groups.pop(address, None)
+        self.groups.pop(address, None)
 
 
 class ResumedReader(Protocol):

@@ -60,13 +60,14 @@ class Server:
         most: Sessions that there are file descriptors for; None: any number.
 
     Attributes:
+        engine: The objects that all sessions share.
         sessions: The sessions whose connections are not both gone.
     """
 
     def __init__(self, engine: Engine, log: SessionLog, most: int | None = None) -> None:
         self._most = most
         self._refusals = ThrottledLog(engine.clock)
-        self._engine = engine
+        self.engine = engine
         self._log = log
         self._ids = itertools.count(1)
         self._bound: dict[Endpoint, list[socket.socket]] = {}
@@ -98,13 +99,13 @@ class Server:
         Raises:
             OSError: If an address cannot be had.
         """
-        endpoints = self._engine.config.listen
+        endpoints = self.engine.config.listen
         try:
             for endpoint in endpoints:
                 taken = inherited.pop(f"listen {endpoint}", None)
                 self._bound[endpoint] = await self._bind(endpoint) if taken is None else taken
                 for each in self._bound[endpoint]:
-                    set_options(each, self._engine.config.keep_alive)
+                    set_options(each, self.engine.config.keep_alive)
         except BaseException:
             self.stop_listening()
             raise
@@ -140,7 +141,7 @@ class Server:
             self._all_gone.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
-        self._engine.slices.finish(Work.ENDINGS)
+        self.engine.slices.finish(Work.ENDINGS)
 
     def end_sessions(self) -> None:
         """End every session."""
@@ -149,7 +150,7 @@ class Server:
 
     async def _bind(self, endpoint: Endpoint) -> list[socket.socket]:
         """Return listening sockets at every address that the host stands for; all or none."""
-        config = self._engine.config
+        config = self.engine.config
         takes_both = serves_both(endpoint, config.listen)
         resolved = await asyncio.get_running_loop().getaddrinfo(
             endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -182,13 +183,13 @@ class Server:
         if self._most is not None and len(self.sessions) >= self._most:
             self._count_refused()
             return _Closed()
-        session = Session(self._engine, next(self._ids), self._log, self._finished, endpoint)
+        session = Session(self.engine, next(self._ids), self._log, self._finished, endpoint)
         self.sessions.add(session)
         return session.client.protocol
 
     def _count_refused(self) -> None:
         """Count a client that gets no session, and no answer either: an answer would keep its descriptor."""
-        self._engine.counters.descriptors_refused += 1
+        self.engine.counters.descriptors_refused += 1
         times = self._refusals.due("descriptors")
         if times:
             structlog.get_logger().warning(
@@ -202,4 +203,4 @@ class Server:
         self.sessions.discard(session)
         if not self.sessions:
             self._all_gone.set()
-        self._engine.shared.heap.freed()
+        self.engine.shared.heap.freed()

@@ -303,6 +303,7 @@ def test_late_doubled_and_forged_grants_are_dropped_and_counted() -> None:
     world = running(1e6, 1e6)
     member = world.processes[0].member
     before, now = [*member.shares()], world.processes[0].clock.at(world.now)
+    latest = member.report({}, (), now).sequence
 
     def take(fleet: str = "f", epoch: int = member.epoch, answers: int = 1, **more: object) -> None:
         grant = Grant(member.incarnation, answers, **more)  # type: ignore[arg-type]
@@ -311,10 +312,10 @@ def test_late_doubled_and_forged_grants_are_dropped_and_counted() -> None:
     member.dropped.clear()
     take(fleet="g")
     take(epoch=member.epoch - 1, sequence=99, ids=[0], ppm=[WHOLE])
-    take(answers=member._since - 1, sequence=99, ids=[0], ppm=[WHOLE])
-    take(answers=member._sequence + 1, sequence=99, ids=[0], ppm=[WHOLE])
-    take(answers=member._sequence, sequence=1, ids=[0], ppm=[WHOLE])
-    take(answers=member._sequence, sequence=99, ids=[7], ppm=[WHOLE])
+    take(answers=0, sequence=99, ids=[0], ppm=[WHOLE])
+    take(answers=latest + 1, sequence=99, ids=[0], ppm=[WHOLE])
+    take(answers=latest, sequence=1, ids=[0], ppm=[WHOLE])
+    take(answers=latest, sequence=99, ids=[7], ppm=[WHOLE])
     assert member.dropped == {"fleet": 1, "epoch": 1, "session": 2, "repeated": 1, "unknown": 1}
     assert [*member.shares()] == before
 
@@ -353,9 +354,9 @@ def test_dropped_reports_are_counted_by_cause() -> None:
 def test_a_forged_grant_holds_no_longer_than_its_lease() -> None:
     """Else one forged message with a huge sequence would make the member drop all true ones."""
     world = running(1e6, 1e6)
-    member = world.processes[0].member
-    forged = Grant(member.incarnation, member._sequence, sequence=2**64 - 1, ids=[0], ppm=[WHOLE])
-    assert member.take(Grants("f", "x", member.epoch, 2, [forged]), world.processes[0].clock.at(world.now))
+    member, now = world.processes[0].member, world.processes[0].clock.at(world.now)
+    forged = Grant(member.incarnation, member.report({}, (), now).sequence, sequence=2**64 - 1, ids=[0], ppm=[WHOLE])
+    assert member.take(Grants("f", "x", member.epoch, 2, [forged]), now)
     assert share_of(member) == WHOLE
     world.run(3 * world.settings.lease_ns)
     assert world.leader is not None

@@ -123,7 +123,7 @@ class Consumer:
         assert permits > 0, "a FLOW of nothing, or of less"
         self.granted += permits
         self.counter += permits
-        self.granted_unlimited += 0 if self.permits._windows else permits
+        self.granted_unlimited += 0 if self.permits.windows else permits
 
     def ask(self, permits: int) -> "Consumer":
         """The client's FLOW."""

@@ -132,7 +132,7 @@ class Slices(World):
                 ]
                 assert all(self.registry.limiters[one.scope] is one for one in chain)
             if stream.permits is not None:
-                assert stream.permits._windows == windows_of(stream.chain)
+                assert stream.permits.windows == windows_of(stream.chain)
             assert stream.waits_on in stream.chain if stream.held else stream.waits_on is None
 
 

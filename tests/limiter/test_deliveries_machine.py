@@ -180,24 +180,24 @@ class Deliveries(Counted):
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
         """Portions are worth a quarter of the horizon; and one entry has to show the size of entries first."""
         for permits in (one.permits for one in self.consumers if one.permits.asked and not one.permits._is_idle):
-            windows = permits._windows
+            windows = permits.windows
             is_full = any(window.room() < max(1, window.horizon // 4) for window in windows)
             assert is_full or any(permits._under_way.permits_for(1, window.unit) == 0 for window in windows)
 
     @invariant()
     def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
         for permits in (one.permits for one in self.consumers):
-            places = [window for window in permits._windows if permits in window.asking]
+            places = [window for window in permits.windows if permits in window.asking]
             is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
             assert len(places) == is_waiting
             assert all(window.room() < max(1, window.horizon // 4) for window in places)
-            assert not places or not any(permits in window.unsure for window in permits._windows)
+            assert not places or not any(permits in window.unsure for window in permits.windows)
 
     @invariant()
     def who_is_limited_is_metered_and_others_wait_for_nothing(self) -> None:
         for consumer in self.consumers:
-            assert consumer.permits._windows == windows_of(consumer.limiters)
-            assert consumer.permits.asked == 0 or consumer.permits._windows
+            assert consumer.permits.windows == windows_of(consumer.limiters)
+            assert consumer.permits.asked == 0 or consumer.permits.windows
 
     @invariant()
     def only_who_has_no_backlog_is_spared(self) -> None:
@@ -222,8 +222,8 @@ class Deliveries(Counted):
     @invariant()
     def what_is_under_way_is_bounded(self) -> None:
         self.note_what_is_brought_along()
-        for window in {window for consumer in self.consumers for window in consumer.permits._windows}:
-            members = [consumer for consumer in self.consumers if window in consumer.permits._windows]
+        for window in {window for consumer in self.consumers for window in consumer.permits.windows}:
+            members = [consumer for consumer in self.consumers if window in consumer.permits.windows]
             brought = sum(self.brought_along[one][1] for one in members)
             if idle_at(window, (one.permits for one in members)):
                 self.had_idle.add(window)
@@ -236,7 +236,7 @@ class Deliveries(Counted):
     def note_what_is_brought_along(self) -> None:
         """The amount under way from before a consumer got its present limits: it is used up, and never grows."""
         for consumer in self.consumers:
-            limited = [(window, window.horizon) for window in consumer.permits._windows], consumer.granted_unlimited
+            limited = [(window, window.horizon) for window in consumer.permits.windows], consumer.granted_unlimited
             known, brought = self.brought_along.get(consumer, (None, 0))
             entries = entries_under_way(consumer)
             self.brought_along[consumer] = limited, min(brought, entries) if limited == known else entries
@@ -253,7 +253,7 @@ class Deliveries(Counted):
             self.world.run(20)
         else:
             raise AssertionError("somebody who asked waits for ever")
-        assert all(window.under_way == 0 for one in self.consumers for window in one.permits._windows)
+        assert all(window.under_way == 0 for one in self.consumers for window in one.permits.windows)
         self.world.ledger.check()
 
 

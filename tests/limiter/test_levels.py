@@ -3,10 +3,12 @@
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
+from unittest import mock
 
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from limiter import registry
 from limiter.levels import LEVEL_OF_SETTING, LEVELS, Client, Setting
 from limiter.limiter import Limiter, Stream
 from limiter.policies import Policies, Value
@@ -105,10 +107,16 @@ class Levels(Clockwork):
         super().__init__()
         self.policies = Policies()
         self.table: dict[tuple[Setting, str], Limit | None] = {}
+        self.keeping = mock.patch.object(registry, "KEPT", 0)
+        self.keeping.start()
         self.registry = Registry(self.policies, self.world.scheduler, self.world.observer)
         self.who: dict[Stream, Who] = {}
         self.policies.groups_of_namespaces.update({name: group for name, group in GROUPS.items() if "/" in name})
         self.policies.groups_of_tenants.update({name: group for name, group in GROUPS.items() if "/" not in name})
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.keeping.stop()
 
     @initialize(values=st.lists(st.none() | st.none() | VALUES, min_size=len(SETTINGS), max_size=len(SETTINGS)))
     def begin(self, values: list[Limit | None]) -> None:
@@ -173,7 +181,6 @@ class Levels(Clockwork):
         stream = self.new_stream()
         self.who[stream] = who
         topic = parse_topic(who.whole + who.partition)
-        self.registry._limiters._most_full = 0
         client = Client(producer_name=who.producer, role=who.role, address=who.address)
         self.registry.open(stream, topic, self.now, client)
 
@@ -197,7 +204,6 @@ class Levels(Clockwork):
         self.ledger.values_changed()
         before = self.tokens()
         self.put(setting, limit)
-        self.registry._limiters._most_full = 0
         self.registry.apply(self.now)
         self.gave_nothing(before)
 

@@ -5,6 +5,7 @@ from sys import getsizeof
 
 import pytest
 
+from limiter import registry
 from limiter.limiter import Scope, Stream, StreamName
 from limiter.policies import InForce
 from limiter.registry import FEW_DEBTS, LIMITER_MEMORY, LOOKED_AT, LimiterCache
@@ -28,6 +29,10 @@ def limiters(kept: Counter[str]) -> LimiterCache:
         kept[address] += more
 
     return LimiterCache(RelativeLimits(), lambda _limiter, _now: None, count)
+
+
+def cache_of(most_debts: int) -> LimiterCache:
+    return LimiterCache(RelativeLimits(), lambda *_: None, lambda *_: None, most_debts)
 
 
 def put(limiters: LimiterCache, limit: Limit, source: str = "topic file", now: int = 0):
@@ -90,8 +95,10 @@ def test_a_measured_value_is_put_in_force_with_its_meter(limiters: LimiterCache)
     assert relative.windows[0].horizon == 202
 
 
-def test_full_limiters_without_streams_are_forgotten_if_many(limiters: LimiterCache) -> None:
-    limiters._most_full = 0
+def test_full_limiters_without_streams_are_forgotten_if_many(
+    limiters: LimiterCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "KEPT", 0)
     made = [put_named(limiters, name) for name in "abc"]
     made[1].charge(1, 0, 0)
     assert limiters.rest(made, 0) == [made[0], made[2]]
@@ -104,8 +111,10 @@ def test_some_without_streams_are_kept_for_those_who_come_again(limiters: Limite
     assert put(limiters, TEN) is limiter
 
 
-def test_a_limiter_counts_for_its_client_as_memory_then_as_debt(limiters: LimiterCache, kept: Counter[str]) -> None:
-    limiters._most_full = 0
+def test_a_limiter_counts_for_its_client_as_memory_then_as_debt(
+    limiters: LimiterCache, kept: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "KEPT", 0)
     limiter = put(limiters, TEN)
     put_named(limiters, SCOPE.name, "192.0.2.2")
     size = LIMITER_MEMORY + 4 * getsizeof(SCOPE.name)
@@ -115,7 +124,7 @@ def test_a_limiter_counts_for_its_client_as_memory_then_as_debt(limiters: Limite
     limiters.rest([limiter], 0)
     assert (kept["192.0.2.1"], limiters.debts) == (0, size)
     limiters.rest([limiter], 10**12)
-    assert (limiters.debts, limiters._debts_of, limiters._kept_for, limiters.by_scope) == (0, {}, {}, {})
+    assert (limiters.debts, limiters.by_scope) == (0, {})
 
 
 def test_one_without_streams_is_kept_for_whoever_takes_it_up(limiters: LimiterCache, kept: Counter[str]) -> None:
@@ -131,29 +140,26 @@ def owe(limiters: LimiterCache, number: int, address: str) -> None:
     limiters.rest([limiter], 0)
 
 
-def test_an_address_with_too_many_debts_may_open_no_more_streams(limiters: LimiterCache) -> None:
-    limiters._most_debts = 20 * FEW_DEBTS
-    number = 0
+def test_an_address_with_too_many_debts_may_open_no_more_streams() -> None:
+    limiters, shares = cache_of(20 * FEW_DEBTS), list[float]()
     for address in "abc":
+        before = limiters.debts
         while not limiters.owes_too_much(address):
-            owe(limiters, number, address)
-            number += 1
-    shares = [limiters._debts_of[address] / limiters._most_debts for address in "abc"]
+            owe(limiters, len(limiters.by_scope), address)
+        shares.append((limiters.debts - before) / (20 * FEW_DEBTS))
     assert [round(share, 1) for share in shares] == [0.5, 0.3, 0.1]
     assert not limiters.owes_too_much("d")
     assert limiters.forgiven == 0
 
 
-def test_small_debtors_may_open_more_streams(
-    limiters: LimiterCache,
-) -> None:
-    limiters._most_debts = 3 * FEW_DEBTS
+def test_small_debtors_may_open_more_streams() -> None:
+    limiters = cache_of(3 * FEW_DEBTS)
     for number in range(100):
         owe(limiters, number, "greedy")
     owe(limiters, 1000, "neighbour")
     assert limiters.owes_too_much("greedy")
     assert not limiters.owes_too_much("neighbour")
-    assert limiters.debts <= limiters._most_debts
+    assert limiters.debts <= 3 * FEW_DEBTS
     assert limiters.forgiven == 101 - len(limiters.by_scope) > 0
     assert put_named(limiters, "1000", "neighbour").is_open(0) is False, "its debt is still there"
 

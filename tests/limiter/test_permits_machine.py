@@ -85,7 +85,7 @@ class ManyConsumers(RuleBasedStateMachine):
         for window, horizon in zip(self.windows, horizons, strict=True):
             window.horizon = horizon
         for consumer in self.consumers.values():
-            consumer.permits.rewire(consumer.permits._windows)
+            consumer.permits.rewire(consumer.permits.windows)
 
     def one(self, whose: int) -> Asking:
         known = sorted(self.consumers)
@@ -106,12 +106,12 @@ class ManyConsumers(RuleBasedStateMachine):
     @invariant()
     def who_has_no_limit_waits_for_nothing(self) -> None:
         for consumer in self.consumers.values():
-            assert consumer.permits._windows or consumer.permits.asked == 0
+            assert consumer.permits.windows or consumer.permits.asked == 0
 
     @invariant()
     def meters_know_what_is_under_way_and_who_asks(self) -> None:
         for window in self.windows:
-            members = [one for one in self.consumers.values() if window in one.permits._windows]
+            members = [one for one in self.consumers.values() if window in one.permits.windows]
             amounts = [one.permits._under_way.amount(window.unit) for one in members]
             is_idle = [account.is_idle for one in members for account in accounts_at(one, window)]
             assert window.under_way == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if not idle)
@@ -136,7 +136,7 @@ class ManyConsumers(RuleBasedStateMachine):
     @invariant()
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
         for permits in (one.permits for one in self.consumers.values() if one.permits.asked):
-            windows = permits._windows
+            windows = permits.windows
             is_full = any(window.room() < max(1, window.horizon // 4) for window in windows)
             is_idle = any(account.is_idle for account in permits._accounts)
             is_asking_what_entries_hold = any(permits._under_way.permits_for(1, window.unit) == 0 for window in windows)
@@ -145,11 +145,11 @@ class ManyConsumers(RuleBasedStateMachine):
     @invariant()
     def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
         for permits in (one.permits for one in self.consumers.values()):
-            places = [window for window in permits._windows if permits in window.asking]
+            places = [window for window in permits.windows if permits in window.asking]
             is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
             assert len(places) == is_waiting
             assert all(window.room() < max(1, window.horizon // 4) for window in places)
-            assert all((permits in window.unsure) <= permits._is_unsure for window in permits._windows)
+            assert all((permits in window.unsure) <= permits._is_unsure for window in permits.windows)
 
     def teardown(self) -> None:
         """Once everything is consumed as it comes, all that was asked for is granted."""

@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limiter import registry
 from limiter.activity import ActivityReader
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream, StreamName
@@ -157,9 +159,9 @@ def test_applying_what_is_in_force_changes_nothing() -> None:
     assert [(s.chain, s.waits_on, stated(s), len(s.held)) for s in streams] == before
 
 
-def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not() -> None:
+def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
-    place.registry._limiters._most_full = 8
+    monkeypatch.setattr(registry, "KEPT", 8)
     used = limiter_of(place.open("used"))
     indebted = place.open("indebted")
     place.offer(indebted, 10**6, 1)
@@ -171,9 +173,9 @@ def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not() -> No
     assert limiter_of(place.open("indebted")) is limiter_of(indebted)
 
 
-def test_a_limiter_that_is_forgotten_tells_the_journal_at_once() -> None:
+def test_a_limiter_that_is_forgotten_tells_the_journal_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     place, told = Place(value(100)), list[object]()
-    place.registry._limiters._most_full = 0
+    monkeypatch.setattr(registry, "KEPT", 0)
     place.journal.read_by(ActivityReader(on_early=told.append))
     stream = place.open("x")
     own = limiter_of(stream)
@@ -186,18 +188,18 @@ def test_a_limiter_that_is_forgotten_tells_the_journal_at_once() -> None:
     assert own not in place.registry.limiters.values()
 
 
-def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out() -> None:
+def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The total was made, swept as idle while the topic's limiter was made, and so made twice: twice the limit."""
     place = Place(total=value(100))
-    place.registry._limiters._most_full = 0
+    monkeypatch.setattr(registry, "KEPT", 0)
     x, y = place.open("x"), place.open("y")
     assert x.chain[0] is y.chain[0]
     assert set(x.chain) | set(y.chain) <= set(place.registry.limiters.values())
 
 
-def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping() -> None:
+def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
-    place.registry._limiters._most_full = 0
+    monkeypatch.setattr(registry, "KEPT", 0)
     streams = [place.open(topic) for topic in "uvwxyz"]
     place.set(value(20), value(100))
     place.apply()
@@ -208,17 +210,18 @@ def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping() -> None:
 @given(steps=st.lists(st.tuples(st.integers(0, 40), st.booleans(), st.integers(0, 2)), max_size=120))
 def test_the_table_stays_bounded_and_every_topic_has_one_limiter(steps: list[tuple[int, bool, int]]) -> None:
     place = Place(total=value(50))
-    place.registry._limiters._most_full = 0
-    for topic, opens, seconds in steps:
-        place.run(seconds)
-        if opens:
-            place.offer(place.open(f"x{topic}"), 2, 1)
-        elif place.registry.live():
-            place.registry.close(place.registry.live()[topic % len(place.registry.live())], place.clock.now)
-        live = {limiter for stream in place.registry.live() for limiter in stream.chain}
-        assert live <= set(place.registry.limiters.values())
-        assert len({limiter.scope for limiter in live}) == len(live)
-        assert len(place.registry.limiters) <= 42, "as many as there are topics, and the total"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "KEPT", 0)
+        for topic, opens, seconds in steps:
+            place.run(seconds)
+            if opens:
+                place.offer(place.open(f"x{topic}"), 2, 1)
+            elif place.registry.live():
+                place.registry.close(place.registry.live()[topic % len(place.registry.live())], place.clock.now)
+            live = {limiter for stream in place.registry.live() for limiter in stream.chain}
+            assert live <= set(place.registry.limiters.values())
+            assert len({limiter.scope for limiter in live}) == len(live)
+            assert len(place.registry.limiters) <= 42, "as many as there are topics, and the total"
 
 
 def test_consumers_are_metered_while_messages_or_bytes_are_limited_and_only_then() -> None:
@@ -230,7 +233,7 @@ def test_consumers_are_metered_while_messages_or_bytes_are_limited_and_only_then
     assert stream.permits.at_broker == 20
     place.set(value(500))
     place.apply()
-    assert limiter_of(stream).windows == stream.permits._windows
+    assert limiter_of(stream).windows == stream.permits.windows
     assert stream.permits.at_broker == 100, "the horizon follows the value"
     place.set(value(500, size=50_000))
     place.apply()
@@ -240,7 +243,7 @@ def test_consumers_are_metered_while_messages_or_bytes_are_limited_and_only_then
     ]
     place.set(value(size=1_000_000))
     place.apply()
-    assert [window.unit for window in stream.permits._windows] == ["bytes"]
+    assert [window.unit for window in stream.permits.windows] == ["bytes"]
     place.policies.clear()
     place.apply()
     assert sum(granted) == 1000
@@ -313,4 +316,4 @@ def test_a_newcomer_during_a_removal_leaves_no_stale_window() -> None:
     other, _ = place.consumer()
     place.registry.go_on(place.clock.now)
     assert [window.unit for window in windows_of(before.chain)] == ["messages"]
-    assert [one.permits._windows for one in (before, other) if one.permits] == [windows_of(before.chain)] * 2
+    assert [one.permits.windows for one in (before, other) if one.permits] == [windows_of(before.chain)] * 2

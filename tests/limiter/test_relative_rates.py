@@ -1,5 +1,8 @@
 """Limits of deliveries that follow their topic's publish rate, second by second."""
 
+import pytest
+
+from limiter import registry
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.relative_rates import RelativeLimits
@@ -232,12 +235,12 @@ def test_a_relative_limit_that_is_taken_away_is_not_measured_any_more() -> None:
     assert not place.registry.relative.is_moving
 
 
-def test_limiters_that_are_forgotten_are_not_measured_any_more() -> None:
+def test_limiters_that_are_forgotten_are_not_measured_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
     place.producer()
     gone = place.consumer()
     place.policies.put("dispatch", Setting.TOPIC_OF_NAMESPACE, "t/n", None)
-    place.registry._limiters._most_full = 0
+    monkeypatch.setattr(registry, "KEPT", 0)
     place.registry._rewire(gone, place.clock.now)
     place.put(TEN_MORE)
     place.consumer("y")

@@ -195,9 +195,9 @@ class TlsClient(Peer):
             ssl.SSLError: If the client does not like what it hears.
         """
         while True:
-            is_done = self._tries_handshake()
+            is_done = self.tries_handshake()
             self.send_records(self.records())
-            if is_done or not self._hear_records():
+            if is_done or not self.hear_records():
                 return
 
     def records(self) -> bytes:
@@ -230,7 +230,7 @@ class TlsClient(Peer):
         Raises:
             ssl.SSLError: If the proxy sent an alert that is an error.
         """
-        self._hear_records()
+        self.hear_records()
         heard = b""
         try:
             while data := self.ssl.read(2**20):
@@ -242,14 +242,14 @@ class TlsClient(Peer):
             self.is_at_end = True
         return heard
 
-    def _tries_handshake(self) -> bool:
+    def tries_handshake(self) -> bool:
         try:
             self.ssl.do_handshake()
         except ssl.SSLWantReadError:
             return False
         return True
 
-    def _hear_records(self) -> bool:
+    def hear_records(self) -> bool:
         data = super().heard_bytes()
         self._incoming.write(data)
         return bool(data)
@@ -303,8 +303,8 @@ class World:
         self.config = Config.model_validate({"broker": f"pulsar://{BROKER[0]}:{BROKER[1]}", **settings})
         self.counters = Counters()
         self.totals = NamespaceTotals()
-        self._files = RecordingFiles()
-        self.access = AccessLog(Writer("test-proxy", "boot", "1.0", shown), cast("LogFiles", self._files))
+        self.files = RecordingFiles()
+        self.access = AccessLog(Writer("test-proxy", "boot", "1.0", shown), cast("LogFiles", self.files))
         clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         log = self.config.access_log
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
@@ -317,7 +317,7 @@ class World:
         self.finished: list[Session] = []
         self.dials: list[Dial] = []
         self.broker_answers = True
-        self._clients: list[Peer] = []
+        self.clients: list[Peer] = []
 
     def client(self, address: str = "192.0.2.7") -> Peer:
         """A client connects."""
@@ -333,7 +333,7 @@ class World:
         """Let a client in that comes to this endpoint."""
         session = Session(self.engine, len(self.sessions) + 1, self.session_log, self.finished.append, endpoint)
         self.sessions.append(session)
-        self._clients.append(peer)
+        self.clients.append(peer)
         self.loop.run(peer.transport.connect, session.client)
         return peer
 
@@ -371,12 +371,12 @@ class World:
         """The access log so far."""
         self.access.flush()
         decoder = msgspec.json.Decoder(AnyLine)
-        lines = [decoder.decode(line) for line in self._files.data.splitlines()]
+        lines = [decoder.decode(line) for line in self.files.data.splitlines()]
         return [line for line in lines if kind is None or isinstance(line, kind)]
 
     def close(self) -> None:
         """End everything, and check what holds at the end of every conversation."""
-        for client in self._clients:
+        for client in self.clients:
             if not client.is_gone:
                 client.leave()
         self.advance(self.config.linger + 1)

@@ -68,7 +68,7 @@ async def test_clients_without_descriptors_are_closed_and_counted() -> None:
                 with suppress(ConnectionError):
                     assert await late.hear() is None
                 late.writer.close()
-        assert server._engine.counters.descriptors_refused == 3
+        assert server.engine.counters.descriptors_refused == 3
         assert [(line["log_level"], line["connections"], line["refused"]) for line in lines] == [("warning", 2, 1)]
         clients[0].send(PING)
         assert await clients[0].hear() == PING
@@ -106,7 +106,7 @@ async def test_a_neighbour_is_served_before_most_of_a_crowd_that_spoke_before_it
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as broker:
         server = make_server(f"127.0.0.1:{broker.sockets[0].getsockname()[1]}")
         times = itertools.count(0, SLICE_NS // 10)  # each read takes two looks at the clock: ten fill the slice
-        reads = server._engine.shared.reads
+        reads = server.engine.shared.reads
         reads.clock = lambda: next(times)
         address = await server.start()
         crowd = [await connect_to(address, "127.0.0.66") for _ in range(2 * MANY + 2)]
@@ -119,11 +119,11 @@ async def test_a_neighbour_is_served_before_most_of_a_crowd_that_spoke_before_it
         clients[-1].send(PING)
         order = [await asyncio.wait_for(heard.get(), PATIENCE_S) for _ in clients]
         assert order.index(PING) <= len(crowd) // 2
-        assert server._engine.counters.address_overruns
+        assert server.engine.counters.address_overruns
         for client in clients:
             client.writer.close()
         await server.stop(5)
-        assert not reads._groups
+        assert not reads.groups
 
 
 async def test_when_sessions_have_ended_memory_is_given_back_but_not_while_they_are_there() -> None:
@@ -132,10 +132,10 @@ async def test_when_sessions_have_ended_memory_is_given_back_but_not_while_they_
         client = await connect_to(await server.start())
         client.send(connect(), unknown_command())
         assert [await client.hear() for _ in range(2)] == [connected(), unknown_command()]
-        assert not server._engine.shared.heap._is_asked
+        assert not server.engine.shared.heap._is_asked
         client.writer.close()
         await asyncio.wait_for(server._all_gone.wait(), PATIENCE_S)
-        assert server._engine.shared.heap._is_asked
+        assert server.engine.shared.heap._is_asked
         await server.stop(5)
 
 

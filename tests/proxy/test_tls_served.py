@@ -181,7 +181,7 @@ async def test_thousands_of_handshakes_that_fail_leave_nothing(authorities: Auth
     assert counters.connections_ended["tls_failed"] == counters.tls_failures.total() > FAILURES / 2
     engine = served.engine
     assert (engine.connector.under_way, engine.admission.taken, engine.memory.used) == (0, 0, 0)
-    assert not engine.shared.reads._groups
+    assert not engine.shared.reads.groups
     assert not engine.shared.tls_buffers().incoming.pending
     assert not engine.shared.tls_buffers().outgoing.pending
     await served.server.stop(5)

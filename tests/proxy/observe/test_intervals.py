@@ -210,7 +210,7 @@ def test_a_proxy_at_rest_beats_and_says_nothing_else(make_world: Make) -> None:
 def test_at_rest_the_files_hear_how_long_nothing_will_come(make_world: Make) -> None:
     world = make_world()
     world.advance(3 * HEARTBEAT_S + 1)
-    assert world._files.rests == [HEARTBEAT_S] * 3
+    assert world.files.rests == [HEARTBEAT_S] * 3
 
 
 def test_they_hear_nothing_while_a_line_is_about_to_come(make_world: Make) -> None:
@@ -219,7 +219,7 @@ def test_they_hear_nothing_while_a_line_is_about_to_come(make_world: Make) -> No
     world.advance(HEARTBEAT_S - 1)
     client >> send(0)
     world.advance(2)
-    assert world._files.rests == []
+    assert world.files.rests == []
 
 
 def test_the_last_heartbeat_of_an_orderly_end_says_so(make_world: Make) -> None:

@@ -23,7 +23,7 @@ def test_log_of_a_hundred_streams_has_few_bytes_a_stream_second(tmp_path: Path) 
         client, broker = publisher(world, producer(2, topic, producer_name=name), address=f"10.0.{number}.7")
         clients.append((client, broker))
         numbers[number] = 0
-    ends = [len(world._files.data)]
+    ends = [len(world.files.data)]
     for _ in range(SECONDS * 10):
         for number, (client, broker) in enumerate(clients):
             most = 11 if number < HELD else 6 if number < HELD + BUSY else 1
@@ -35,11 +35,11 @@ def test_log_of_a_hundred_streams_has_few_bytes_a_stream_second(tmp_path: Path) 
             broker.heard_bytes()
         world.advance(0.1)
         world.access.flush()
-        ends.append(len(world._files.data))
+        ends.append(len(world.files.data))
     assert any(line.held_messages for line in world.lines() if hasattr(line, "held_messages"))
     file = LogFile(tmp_path / ".a", tmp_path / "a", "never", "zstd")
     for begin, end in pairwise(ends):
-        lines = world._files.data[begin:end]
+        lines = world.files.data[begin:end]
         if lines:
             assert file.append(lines, LineRun(lines.count(b"\n"), 0, 0, 0, 0), ())[1] is None
     size = (tmp_path / ".a").stat().st_size

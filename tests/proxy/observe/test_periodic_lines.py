@@ -32,7 +32,7 @@ def test_every_line_is_one_that_the_record_would_write(make_world):
     client.leave()
     world.advance(2)
     kinds = set()
-    for line in world._files.data.splitlines():
+    for line in world.files.data.splitlines():
         read = msgspec.json.decode(line, type=AnyLine)
         kinds.add(type(read))
         written = msgspec.json.decode(line)
@@ -102,7 +102,7 @@ def test_with_a_key_no_address_is_written(make_world):
     client.leave()
     world.advance(1)
     hash_ = hashed(b"k" * 16)("192.0.2.7")
-    assert b"192.0.2.7" not in world._files.data
+    assert b"192.0.2.7" not in world.files.data
     assert {line.client_address for line in world.lines(IntervalLine)} == {hash_}
     assert {line.name for line in world.lines(LimitLine)} == {hash_}
     assert hash_ in {line.reason_name for line in world.lines(IntervalLine)}
@@ -254,7 +254,7 @@ def test_lines_of_odd_names_are_bounded_and_equal_the_limits(make_world):
     client, _ = publisher(world, producer(2, topic, producer_name="\x01" * 4000))
     client >> sends(3, producer_id=2)
     world.advance(1.5)
-    written = world._files.data.splitlines()
+    written = world.files.data.splitlines()
     assert max(map(len, written)) <= 8 * MOST_NAME
     assert all(line.decode().isprintable() for line in written)
     lines = [msgspec.json.decode(line, type=AnyLine) for line in written]

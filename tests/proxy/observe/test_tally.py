@@ -158,8 +158,8 @@ def test_lines_say_nothing_of_that_where_all_counts(make_world: Make) -> None:
     _, broker = consumer(world, permits=100)
     broker >> message(0, messages=50)
     world.advance(1)
-    assert b'"passed_messages":50' in world._files.data
-    assert b"charged" not in world._files.data
+    assert b'"passed_messages":50' in world.files.data
+    assert b"charged" not in world.files.data
 
 
 def test_lines_without_streams_are_not_looked_for(world: World) -> None:

@@ -51,7 +51,7 @@ class AnsweredInTurns:
 
 
 def hello(client: TlsClient) -> bytes:
-    client._tries_handshake()
+    client.tries_handshake()
     return client.records()
 
 
@@ -121,9 +121,9 @@ def test_clients_that_leave_before_their_step_cost_none(world: World, authoritie
 
 def test_what_follows_the_handshake_in_one_read_is_heard_at_its_step(world: World, authorities: Authorities) -> None:
     client = world.tls_client(authorities.client())
-    while not client._tries_handshake():
+    while not client.tries_handshake():
         client.send_records(client.records())
-        client._hear_records()
+        client.hear_records()
     last = client.records() + client.sealed(connect())
     crowd_says_hello(world, authorities)
     world.loop.call_soon(client.transport.receive, last)

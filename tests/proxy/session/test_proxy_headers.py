@@ -200,7 +200,7 @@ def test_places_are_those_of_the_address_in_the_header(make_world: Make) -> None
     third.send_bytes(V1 + connect())
     assert third.heard_names() == ["ERROR"]
     assert ends(world) == {"too_many_connections": 1}
-    assert world.engine.shared.reads._groups.keys() == {CLIENT, NEIGHBOUR}
+    assert world.engine.shared.reads.groups.keys() == {CLIENT, NEIGHBOUR}
 
 
 def test_client_over_a_bound_gets_its_error_after_the_header(make_world: Make) -> None:
@@ -245,12 +245,12 @@ def test_a_connection_without_its_header_takes_no_place_and_is_in_no_group(world
     client = world.client(BALANCER)
     assert state(world) is SessionState.PROXY_HEADER
     assert world.engine.admission.taken == 0
-    assert not world.engine.shared.reads._groups
+    assert not world.engine.shared.reads.groups
     assert world.engine.connector.under_way == 1, "its time runs"
     client.send_bytes(V2)
     assert state(world) is SessionState.GREETING
     assert world.engine.admission.taken == 1
-    assert world.engine.shared.reads._groups.keys() == {CLIENT}
+    assert world.engine.shared.reads.groups.keys() == {CLIENT}
 
 
 def test_of_those_without_a_header_the_newest_displaces_the_oldest(make_world: Make) -> None:
@@ -311,13 +311,13 @@ def make_tls(make_world: Make, authorities: Authorities) -> Make:
 def test_tls_begins_behind_the_header(make_tls: Make, authorities: Authorities, cut: str) -> None:
     world = make_tls(**believing())
     client = world.tls_client(authorities.client(), BALANCER)
-    assert not client._tries_handshake()
+    assert not client.tries_handshake()
     header, hello = V2, client.records()
     for part in {"one": [header, hello], "with the handshake": [header + hello]}.get(
         cut, [bytes([byte]) for byte in header + hello]
     ):
         client.send_records(part)
-    client._hear_records()
+    client.hear_records()
     client.shake_hands()
     client >> [connect(), PING]
     broker = world.dialled()

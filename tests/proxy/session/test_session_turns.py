@@ -199,7 +199,7 @@ def test_a_session_whose_broker_speaks_before_its_turn_goes_on_then(world: World
 
 
 def test_a_session_that_ends_before_its_turn_leaves_nothing(world: World) -> None:
-    _, broker = accepted_in_turns(world, lambda: world._clients[-1].transport.break_off(None))
+    _, broker = accepted_in_turns(world, lambda: world.clients[-1].transport.break_off(None))
     broker << NOTHING
     assert broker.is_gone
 

@@ -91,19 +91,19 @@ def test_plain_clients_are_served_beside_it(tls_world: World) -> None:
 
 def test_what_comes_with_the_last_of_the_handshake_is_heard(tls_world: World, authorities: Authorities) -> None:
     client = tls_world.tls_client(authorities.client())
-    while not client._tries_handshake():
+    while not client.tries_handshake():
         client.send_records(client.records())
-        client._hear_records()
+        client.hear_records()
     client.send_records(client.records() + client.sealed(connect()) + client.sealed(PING))
     tls_world.dialled() << [connect(), PING]
 
 
 def test_a_handshake_may_be_cut_anywhere(tls_world: World, authorities: Authorities) -> None:
     client = tls_world.tls_client(authorities.client())
-    while not client._tries_handshake():
+    while not client.tries_handshake():
         for byte in client.records():
             client.send_records(bytes([byte]))
-        client._hear_records()
+        client.hear_records()
     for byte in client.records() + client.sealed(connect()):
         client.send_records(bytes([byte]))
     tls_world.dialled() << connect()
@@ -156,7 +156,7 @@ def an_old_version(world: World, authorities: Authorities) -> TlsClient:
     context = authorities.client()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     client = world.tls_client(context)
-    client._tries_handshake()
+    client.tries_handshake()
     hello = bytearray(client.records())
     assert hello[9:11] == b"\x03\x03"
     hello[9:11] = b"\x03\x02"
@@ -196,7 +196,7 @@ def trusting_somebody_else(world: World, _authorities: Authorities) -> TlsClient
 
 def leaving_in_the_middle(world: World, authorities: Authorities) -> TlsClient:
     client = world.tls_client(authorities.client())
-    client._tries_handshake()
+    client.tries_handshake()
     client.send_records(client.records()[:100])
     client.half_close()
     return client
@@ -204,7 +204,7 @@ def leaving_in_the_middle(world: World, authorities: Authorities) -> TlsClient:
 
 def reset_in_the_middle(world: World, authorities: Authorities) -> TlsClient:
     client = world.tls_client(authorities.client())
-    client._tries_handshake()
+    client.tries_handshake()
     client.send_records(client.records())
     client.leave(ConnectionResetError("reset by peer"))
     return client
@@ -212,7 +212,7 @@ def reset_in_the_middle(world: World, authorities: Authorities) -> TlsClient:
 
 def garbage_in_the_middle(world: World, authorities: Authorities) -> TlsClient:
     client = world.tls_client(authorities.client())
-    client._tries_handshake()
+    client.tries_handshake()
     client.send_records(client.records() + b"\x16\x03\x03\x00\x05" + b"\xff" * 64)
     return client
 
@@ -280,7 +280,7 @@ def test_a_session_is_resumed_until_its_certificate_expires(
     context.minimum_version = context.maximum_version = version
     first = world.tls_client(context)
     first.shake_hands()
-    first._hear_records()
+    first.hear_records()
     first.heard_bytes()
     session = first.ssl.session
     resumed = [world.tls_client(context) for _ in range(2)]
@@ -409,7 +409,7 @@ def test_new_authority_refuses_old_clients_and_open_ones_stay(
 @pytest.mark.parametrize("begun", [0, 1, 100])
 def test_a_handshake_has_the_time_of_the_whole_greeting(tls_world: World, authorities: Authorities, begun: int) -> None:
     client = tls_world.tls_client(authorities.client())
-    client._tries_handshake()
+    client.tries_handshake()
     client.send_records(client.records()[:begun])
     tls_world.advance(29.9)
     assert not client.is_gone
@@ -458,7 +458,7 @@ def test_a_client_without_a_place_is_closed_before_any_handshake(make_tls: Make,
 
 def test_a_process_that_ends_says_nothing_to_a_client_without_tls(tls_world: World, authorities: Authorities) -> None:
     client = tls_world.tls_client(authorities.client())
-    client._tries_handshake()
+    client.tries_handshake()
     tls_world.loop.run(tls_world.sessions[-1].shut_down)
     assert client.is_gone
     assert client.transport.written == b""
@@ -467,7 +467,7 @@ def test_a_process_that_ends_says_nothing_to_a_client_without_tls(tls_world: Wor
 def test_a_client_over_tls_on_the_plain_port_is_told_apart(tls_world: World, authorities: Authorities) -> None:
     client = tls_world.client()
     hello = tls_world.tls_client(authorities.client())
-    hello._tries_handshake()
+    hello.tries_handshake()
     with capture_logs() as logs:
         client.send_bytes(hello.records())
     assert [line["cause"] for line in logs] == ["frame_error"]
