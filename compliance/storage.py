@@ -7,10 +7,10 @@ find in the environment.
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from pyarrow import NativeFile, OSFile, fs
 
@@ -27,6 +27,29 @@ class StoredFile(NamedTuple):
 
     name: str
     size: int
+
+
+T = TypeVar("T")
+
+
+def in_parts(items: Iterable[T], amounts: Callable[[T], tuple[int, ...]], most: tuple[int, ...]) -> list[list[T]]:
+    """Cut work into parts of at most `most` in all amounts, each as long as it can be; a larger item is a part itself.
+
+    Args:
+        items: Files, or parts of them, in their order.
+        amounts: Returns the amounts of an item, as its bytes.
+        most: The most of each amount in one part.
+    """
+    parts: list[list[T]] = []
+    room: tuple[int, ...] = ()
+    for item in items:
+        own = amounts(item)
+        if not parts or any(amount > left for amount, left in zip(own, room, strict=True)):
+            parts.append([])
+            room = most
+        parts[-1].append(item)
+        room = tuple(left - amount for amount, left in zip(own, room, strict=True))
+    return parts
 
 
 def read(place: str) -> bytes:

@@ -161,7 +161,7 @@ def plan(places: JobPlaces, ledger: Ledger, day: str) -> list[CompactionTask]:
         for at, end in pairwise(cuts):
             units.append(_Unit(span.read // pieces, 0, numbers=NumberRange(*run, at, end - 1)))
     tasks = []
-    for own in _cut(units):
+    for own in storage.in_parts(units, lambda unit: (unit.rows, unit.size), (TASK_ROWS, TASK_BYTES)):
         numbers = [unit.numbers for unit in own if unit.numbers]
         files = [name for name in doubled if any(_may_have(runs_of[name], each) for each in numbers)]
         tasks.append(CompactionTask([unit.file for unit in own if unit.file], files, numbers))
@@ -169,19 +169,6 @@ def plan(places: JobPlaces, ledger: Ledger, day: str) -> list[CompactionTask]:
     if earlier:
         with_malformed += earlier.files.get("malformed", [])
     return [*tasks, CompactionTask(malformed=with_malformed)] if with_malformed else tasks
-
-
-def _cut(units: Iterable[_Unit]) -> list[list[_Unit]]:
-    """Cut a list of units into parts for one task each."""
-    parts: list[list[_Unit]] = []
-    rows = size = 0
-    for unit in units:
-        if not parts or rows + unit.rows > TASK_ROWS or size + unit.size > TASK_BYTES:
-            parts.append([])
-            rows = size = 0
-        parts[-1].append(unit)
-        rows, size = rows + unit.rows, size + unit.size
-    return parts
 
 
 def _may_have(runs: Runs, numbers: NumberRange) -> bool:

@@ -75,6 +75,11 @@ def facts_in(batch: DataFrame, job: Job, step: int) -> list[FileFacts]:
 # ---- files
 
 
+def _amounts(file: StoredFile) -> tuple[int, int]:
+    """Return the bytes and the number of a file."""
+    return file.size, 1
+
+
 class ReadOrder(msgspec.Struct, frozen=True):
     """The order to read some files in one task.
 
@@ -112,10 +117,10 @@ class FileFinder:
     def look(self) -> int:
         """Order new files; return the number of orders, each of a batch's size."""
         new = [file for file in unread(self._job.source.folder, self._job.places) if file.name not in self._ordered]
-        batches = _cut(new, self._job.batch_bytes, len(new))
+        batches = storage.in_parts(new, _amounts, (self._job.batch_bytes, len(new)))
         for batch in batches:
             name = f"{next(self._made):08}-{len(batch)}.txt"
-            in_tasks = _cut(sorted(batch, key=lambda file: -file.size), TASK_BYTES, TASK_FILES)
+            in_tasks = storage.in_parts(sorted(batch, key=lambda file: -file.size), _amounts, (TASK_BYTES, TASK_FILES))
             tasks = [ReadOrder(name, [f"{self._job.source.folder}/{file.name}" for file in task]) for task in in_tasks]
             storage.write(f"{self._job.places.orders}/{name}", msgspec.json.Encoder().encode_lines(tasks))
             self._ordered |= {file.name for file in batch}
@@ -124,19 +129,6 @@ class FileFinder:
     def forget(self, present: set[str]) -> None:
         """Forget orders of files that the log no longer has."""
         self._ordered &= present
-
-
-def _cut(files: list[StoredFile], most_bytes: int, most_files: int) -> list[list[StoredFile]]:
-    """Cut a list of files into parts of some size, or of one file."""
-    parts: list[list[StoredFile]] = []
-    room = 0
-    for file in files:
-        if not parts or file.size > room or len(parts[-1]) == most_files:
-            parts.append([])
-            room = most_bytes
-        parts[-1].append(file)
-        room -= file.size
-    return parts
 
 
 def closed_files(folder: str) -> list[StoredFile]:

@@ -1,8 +1,8 @@
-"""The limits in force in this proxy, as answers have them: a fleet's shares, and degraded states."""
+"""The limits in force in this proxy, as answers have them: the fullest ones, a fleet's shares, and degraded states."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from limiter.limiter import Limiter
 from limiter.token_bucket import WHOLE, Rate
@@ -21,6 +21,32 @@ class ShownInForce(TypedDict):
     burst_bytes: int | None
     share_messages: float | None
     share_bytes: float | None
+
+
+class FullestLimits:
+    """The limits of the highest ranks among all that are added.
+
+    Args:
+        most: The number of limits.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ranked: list[tuple[tuple[Any, ...], int, Limiter]] = []
+        self.added = 0
+
+    def add(self, rank: tuple[Any, ...], limiter: Limiter) -> None:
+        """Add a limit; of equal ranks, the one that was added first is before the others."""
+        self.added += 1
+        self._ranked.append((rank, -self.added, limiter))
+        if len(self._ranked) > 2 * self._most:
+            self.first()
+
+    def first(self) -> list[Limiter]:
+        """Return the limits, those of the highest rank first."""
+        self._ranked.sort(reverse=True)
+        del self._ranked[self._most :]
+        return [limiter for *_, limiter in self._ranked]
 
 
 class ShownShares(TypedDict):

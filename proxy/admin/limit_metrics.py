@@ -1,13 +1,13 @@
 """Metrics of single limits: of the fullest ones, as many as a scrape has room for."""
 
 from collections.abc import Iterator, Mapping
-from heapq import nlargest
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from limiter.levels import COUNTED_ADDRESS, LEVELS, PRODUCER, ROLE
 from limiter.limiter import Limiter, Scope
+from proxy.admin.in_force import FullestLimits
 from proxy.observe.log_lines import in_force
 
 MOST_LIMITS: Final = 100
@@ -27,7 +27,7 @@ _LABELS: Final = ("direction", "level", "name", "mode")
 _UNITS: Final = ("messages", "bytes")
 
 
-class FullestLimits:
+class LimitMetrics:
     """Chooses the limits to show by their use since the look before, and makes their metrics.
 
     Use is the time that the limit needs for the entries that have passed. A limit on which streams wait is full.
@@ -45,7 +45,7 @@ class FullestLimits:
         """Yield the metrics of the limits that are chosen now; None after work that has yielded nothing yet."""
         used: dict[Limiter, float] = {}
         places = {limiter: since for limiter, since in self._places.items() if now - since < PLACE_NS}
-        ranks: dict[bool, list[tuple[bool, bool, float, Scope]]] = {True: [], False: []}
+        wide, others = FullestLimits(MOST_LIMITS), FullestLimits(MOST_LIMITS)
         for some in _parts(list(limiters.values()), _LIMITERS):
             for limiter in some:
                 scope = limiter.scope
@@ -53,12 +53,11 @@ class FullestLimits:
                     continue
                 used[limiter] = seconds = seconds_used(limiter)
                 more = seconds - self._before.get(limiter, 0.0)
-                ranks[scope.level in WIDE].append((limiter in places, len(limiter.waiters) > 0, more, scope))
-            for is_wide, several in ranks.items():
-                ranks[is_wide] = nlargest(MOST_LIMITS, several)
+                rank = (limiter in places, len(limiter.waiters) > 0, more, scope)
+                (wide if scope.level in WIDE else others).add(rank, limiter)
             yield None
         self._before = used
-        chosen = [limiters[scope] for several in ranks.values() for *_, scope in several if scope in limiters]
+        chosen = [limiters[each.scope] for each in (*wide.first(), *others.first()) if each.scope in limiters]
         self._places = {limiter: places.get(limiter, now) for limiter in chosen}
         yield from _metrics(chosen, now)
 

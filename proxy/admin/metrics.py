@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from limiter.levels import LEVELS
 from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
-from proxy.admin.limit_metrics import FullestLimits
+from proxy.admin.limit_metrics import LimitMetrics
 from proxy.admin.process_metrics import process_metrics
 from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
@@ -379,7 +379,7 @@ class SluiceCollector(Collector):
         self._totals = totals
         self._access = access
         self._settling = settling
-        self._limits = FullestLimits()
+        self._limits = LimitMetrics()
         self._peaks = _RecentPeaks(engine.counters, engine.slices, engine.clock)
 
     def collect(self) -> Iterable[Metric]:

@@ -24,7 +24,7 @@ from proxy.admin.handlers import (
     explaining,
     sent,
 )
-from proxy.admin.in_force import ShownInForce, shown_in_force
+from proxy.admin.in_force import FullestLimits, ShownInForce, shown_in_force
 from proxy.admin.routes.streams import SEARCH
 from proxy.policies.keys import LONGEST
 from proxy.session.engine import Engine
@@ -65,30 +65,6 @@ class LimitersPage(TypedDict):
     left_out: int
 
 
-class _Fullest:
-    """Picks the limits with the least room, some at a time."""
-
-    def __init__(self, most: int, now: int) -> None:
-        self._most = most
-        self._now = now
-        self._chosen: list[tuple[int, bool, bool, int, int, Limiter]] = []
-        self.seen = 0
-
-    def look_at(self, limiter: Limiter) -> None:
-        self.seen += 1
-        lacks, is_used = any(limiter.lacks(self._now)), not limiter.is_full(self._now)
-        self._chosen.append(
-            (len(limiter.waiters), lacks, is_used, limiter.usage.messages, -self.seen, limiter),
-        )
-        if len(self._chosen) > 2 * self._most:
-            self.cut()
-
-    def cut(self) -> list[Limiter]:
-        self._chosen.sort(reverse=True)
-        del self._chosen[self._most :]
-        return [limiter for *_, limiter in self._chosen]
-
-
 class LimiterRest:
     """Serves the view of the limits at work.
 
@@ -113,7 +89,7 @@ class LimiterRest:
         direction, level, name = (key.read(query) for key in (_DIRECTION, _LEVEL, _NAME))
         search, tenants = SEARCH.read(query), caller_of(request).tenants
         at, slices = self._engine.clock(), self._engine.slices
-        fullest = _Fullest(_LIMIT.read(query), at)
+        fullest = FullestLimits(_LIMIT.read(query))
 
         def units() -> Iterator[None]:
             for number, limiter in enumerate(list(self._engine.registry.limiters.values()), 1):
@@ -121,14 +97,15 @@ class LimiterRest:
                 is_wanted = direction in {"", scope.direction} and level in {"", scope.level}
                 is_named = name in {"", scope.name} and search in scope.name
                 if is_wanted and is_named and (tenants is None or scope.tenant in tenants):
-                    fullest.look_at(limiter)
+                    lacks, is_used = any(limiter.lacks(at)), not limiter.is_full(at)
+                    fullest.add((len(limiter.waiters), lacks, is_used, limiter.usage.messages), limiter)
                 if number % _LOOKED_AT_ONCE == 0:
                     yield
 
         await slices.done(Work.REQUESTS, units())
-        chosen = fullest.cut()
+        chosen = fullest.first()
         shown = await encoded_each(slices, (_shown(limiter, at) for limiter in chosen))
-        sums = {"monotonic_ms": at / 1e6, "limiters": shown, "left_out": fullest.seen - len(chosen)}
+        sums = {"monotonic_ms": at / 1e6, "limiters": shown, "left_out": fullest.added - len(chosen)}
         return await sent(request, msgspec.json.encode(sums), {"Content-Type": JSON})
 
 
