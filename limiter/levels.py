@@ -202,7 +202,6 @@ COUNTED_ADDRESS = Part(
     missing=ADDRESS.missing,
     by=ADDRESS,
 )
-CLIENT_PARTS = (SUBSCRIPTION, PRODUCER, ROLE, ADDRESS)
 INDEXED = (PARTITIONED_TOPIC, NAMESPACE, TENANT)
 """Parts by which open streams are found without a search through all."""
 
@@ -577,6 +576,12 @@ SHAREABLE = tuple(level.word for level in LEVELS if level.may_be_shared)
 """Levels whose limits a fleet may share."""
 SHARED_BY_PROCESSES = tuple(level.word for level in LEVELS if level.word != "exempt")
 """Levels whose limits the processes of one `sluice serve` share: those of the proxy and of client addresses as well."""
+CLIENT_PARTS = tuple(
+    dict.fromkeys(
+        [part for level in LEVELS for record in level.settings for part in record.named if isinstance(part, ClientPart)]
+    )
+)
+"""Properties of clients by which limits are set: the questions of `explain`."""
 LEVEL_OF_WORD = {level.word: level for level in LEVELS}
 LEVEL_OF_SETTING = {record.word: level for level in LEVELS for record in level.settings}
 _RECORDS = {record.word: record for level in LEVELS for record in level.settings}

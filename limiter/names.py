@@ -1,7 +1,7 @@
 """The names that settings have values for: the forms of names, and the look-up of a stream's name among them.
 
 Most names are those of streams themselves. Names of networks are patterns: `10.0.0.0/8` is for each address in it, and
-the narrowest network with a value decides. Names of tenants and namespaces may be patterns with `*`; see
+the narrowest network with a value decides. Patterns with `*` are for several names, as of tenants; see
 `PatternValues`. Another form of names is one more subclass of `NamedValues`, which a property of streams names
 (`limiter.levels.Part`).
 """
@@ -72,7 +72,7 @@ Of the patterns that match one name each has another form. The greatest form is 
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name of a tenant or namespace is a pattern; `EACH` alone is none."""
+    """Return whether a name is a pattern; `EACH` alone is none."""
     return EACH in name and name != EACH
 
 
@@ -113,13 +113,14 @@ def _filled(form: PatternForm, parts: list[str]) -> str:
 class PatternValues(NamedValues[T]):
     """Values by name or pattern. `*` in a pattern is any number of characters, also none, but no slash.
 
-    The name itself decides before all patterns. Of patterns, the most specific one decides: the tenant's part is
-    compared first, then the namespace's. A part without `*` is more specific than one with `*`; of two with `*`, the
-    one with more characters beside `*`; of two with as many, the one with more characters before `*`. Two patterns that
-    are equal in all of this do not match the same name.
+    The name itself decides before all patterns. Of patterns, the most specific one decides. Their parts between slashes
+    are compared one after the other, as the tenant's before the namespace's. A part without `*` is more specific than
+    one with `*`; of two with `*`, the one with more characters beside `*`; of two with as many, the one with more
+    characters before `*`. Two patterns that are equal in all of this do not match the same name.
 
-    Each name that a pattern matches has the value for itself. A look-up takes as many steps as the patterns have
-    different forms, whatever their number: for each form, one pattern could match, and it is looked up by its text.
+    Each name that a pattern matches has the value for itself, except at levels by a `MatchedPart`. A look-up takes as
+    many steps as the patterns have different forms, whatever their number: for each form, one pattern could match, and
+    it is looked up by its text.
     """
 
     def __init__(self) -> None:

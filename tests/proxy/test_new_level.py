@@ -18,35 +18,24 @@ ROOT = Path(__file__).resolve().parents[2]
 PLANTED = {
     "limiter.levels": {
         """
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:""": """
-class Prefixes(NamedValues[Any]):
-    def matches(self, own):
-        names = [name for name in self.by_name if own.startswith(name.removesuffix("*"))]
-        return [(name, self.by_name[name]) for name in sorted(names, key=len, reverse=True)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Client:""",
-        """
     subscription: str = ""
 """: """
     subscription: str = ""
     version: str = ""
 """,
         """
-CLIENT_PARTS = (""": """
+INDEXED = (""": """
 VERSION = ClientPart(
     of=lambda identity: identity.client.version,
     columns=("client_version",),
-    names=Prefixes,
+    names=PatternValues,
     missing="asked only for a --version",
     word="version",
     field="version",
     meaning="Version of the client",
 )
 VERSIONS = MatchedPart(by=VERSION, columns=("version_limit",), missing=VERSION.missing)
-CLIENT_PARTS = (VERSION, """,
+INDEXED = (""",
         """
     Level(
         word="exempt",""": """
@@ -195,8 +184,8 @@ def test_streams_that_match_a_name_share_its_limit(said: dict[str, Any]) -> None
 def test_the_access_log_has_its_lines_and_names_it(said: dict[str, Any]) -> None:
     limits, intervals = of(said, "limit"), of(said, "interval")
     assert {(line["level"], line["name"], line["source"]) for line in limits} == {
-        (WORD, WIDE, "version file"),
-        (WORD, NARROW, "version rest"),
+        (WORD, WIDE, "pattern version file"),
+        (WORD, NARROW, "pattern version rest"),
     }
     for name in (WIDE, NARROW):
         streams = [line["passed_messages"] for line in intervals if line["version_limit"] == name]
