@@ -123,7 +123,7 @@ class ClientAuthenticator:
         users = _users(path)
 
         def take() -> None:
-            self._passwords.users = users
+            self._passwords.replace_users(users)
 
         return take
 

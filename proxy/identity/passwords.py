@@ -139,12 +139,16 @@ class Passwords:
     """
 
     def __init__(self, users: Mapping[str, str], checks: Checks, clock: Callable[[], int]) -> None:
-        self.users = users
+        self._users = users
         self._checks = checks
         self._clock = clock
         self._secret = secrets.token_bytes(32)
         self._remembered: OrderedDict[bytes, int] = OrderedDict()
         """Digests of right passwords and until when, in the order of their ends."""
+
+    def replace_users(self, users: Mapping[str, str]) -> None:
+        """Check against other hashes from now on; a changed password is forgotten."""
+        self._users = users
 
     def check(self, user: str, password: bytes, address: str, then: OnVerdict) -> None:
         """Call `then`, now or later, with the verdict on a password.
@@ -159,7 +163,7 @@ class Passwords:
         if not password or len(password) > LONGEST_PASSWORD:
             then(PasswordVerdict.WRONG)
             return
-        hashed = self.users.get(user)
+        hashed = self._users.get(user)
         digest, now = self._digest(user, password, hashed or ""), self._clock()
         if self._knows(self._at(digest, address), now):
             then(PasswordVerdict.RIGHT)
@@ -169,7 +173,7 @@ class Passwords:
             self._remember(self._at(digest, address))
             then(PasswordVerdict.RIGHT)
         else:
-            work = partial(is_right, password, hashed or next(iter(self.users.values())))
+            work = partial(is_right, password, hashed or next(iter(self._users.values())))
             made = partial(self._checked, digest, address, then, is_known=hashed is not None)
             if not self._checks.begin(digest, address, work, made):
                 then(PasswordVerdict.BUSY)

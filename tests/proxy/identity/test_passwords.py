@@ -134,7 +134,7 @@ def test_what_one_address_showed_helps_no_other_to_guess() -> None:
 def test_a_password_that_was_changed_is_not_remembered() -> None:
     desk = Desk()
     assert desk.check("geheim") is PasswordVerdict.RIGHT
-    desk.passwords.users = {"alice": ldap_sha1.hash("new")}
+    desk.passwords.replace_users({"alice": ldap_sha1.hash("new")})
     assert desk.check("geheim") is PasswordVerdict.WRONG
     assert desk.check("new") is PasswordVerdict.RIGHT
 
