@@ -43,7 +43,6 @@ PATIENCE_S = 60.0
 """Without probes it takes two minutes and more; how soon it is, `test_silent_peers.py` tells by a clock of its own."""
 LIMITED = (TOPIC, f"{TOPIC}-too")
 RATE = {"messages": "1/min"}
-_PORT = 6650
 _TURN_S = 0.01
 """How long one thread of a peer may hold its connection: TLS must not be read and written by two threads at once."""
 
@@ -101,9 +100,10 @@ class Stage:
     """Sluice between a client and a broker, which both are what a test makes of them."""
 
     def __init__(self, hosts: Hosts, folder: Path, *, is_tls: bool) -> None:
-        self.hosts = hosts
+        self._hosts = hosts
         self._folder = folder
         self._is_tls = is_tls
+        self._port = 6651 if is_tls else 6650
         self._listener = hosts.listening()
         self._authority = trustme.CA()
         self.process = self._start(self._listener.getsockname()[1])
@@ -111,7 +111,7 @@ class Stage:
 
     def pair(self) -> tuple[RawPeer, RawPeer]:
         """A client and its broker, past the handshake."""
-        raw = self.hosts.connected(_PORT)
+        raw = self._hosts.connected(self._port)
         client = RawPeer(self._as_client(raw) if self._is_tls else raw)
         client.say(connect())
         accepted, _ = self._listener.accept()
@@ -164,8 +164,9 @@ class Stage:
         (self._folder / "both.pem").chmod(0o600)
         self._authority.cert_pem.write_to_path(self._folder / "ca.pem")
         config: dict[str, Any] = {
-            "listen": f"{scheme}://{SLUICE_FOR_CLIENTS}:{_PORT}",
+            "listen": f"{scheme}://{SLUICE_FOR_CLIENTS}:{self._port}",
             "broker": f"{scheme}://{BROKER}:{broker_port}",
+            "admin": "127.0.0.1:0",
             "keep_alive": f"{KEEP_ALIVE_S}s",
             "publish": {"hold_connection": "4KiB"},
             "limits": {"topics": {topic: {"publish": RATE, "dispatch": RATE} for topic in LIMITED}},
@@ -177,13 +178,13 @@ class Stage:
             config |= {"tls": {"certificate": both, "key": both}, "broker_tls": {"ca": str(self._folder / "ca.pem")}}
         (self._folder / "sluice.yaml").write_text(yaml.safe_dump(config))
         command = [sys.executable, "-m", "sluice", "serve", "--config", str(self._folder / "sluice.yaml")]
-        process = TetheredProcess(self.hosts.command("sluice", *command), self._folder / "sluice.log")
+        process = TetheredProcess(self._hosts.command("sluice", *command), self._folder / "sluice.log")
         assert wait_until(self._is_listening, PATIENCE_S), process.last_lines()
         return process
 
     def _is_listening(self) -> bool:
         try:
-            self.hosts.connected(_PORT).close()
+            self._hosts.connected(self._port).close()
         except OSError:
             return False
         return True
@@ -205,45 +206,59 @@ def hosts() -> Iterator[Hosts]:
         yield hosts
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "tls"])
-def stage(hosts: Hosts, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    stage = Stage(hosts, tmp_path, is_tls=request.param)
-    try:
-        yield stage
-    finally:
-        stage.close()
+@pytest.fixture
+def stages(hosts: Hosts, tmp_path: Path) -> Iterator[list[Stage]]:
+    """One without and one with TLS, between the same hosts."""
+    with contextlib.ExitStack() as opened:
+        stages = []
+        for is_tls in (False, True):
+            folder = tmp_path / ("tls" if is_tls else "plain")
+            folder.mkdir()
+            stages.append(Stage(hosts, folder, is_tls=is_tls))
+            opened.callback(stages[-1].close)
+        yield stages
 
 
 @pytest.mark.parametrize("side", ["client", "broker"])
-def test_the_other_side_hears_of_a_dead_host(stage: Stage, side: str) -> None:
+def test_the_other_side_hears_of_a_dead_host(hosts: Hosts, stages: list[Stage], side: str) -> None:
     """With a client that is not read, with a broker that is not, and where neither side probes the other."""
-    pairs = [stage.publisher(), stage.consumer(), stage.pair()]
-    others = [broker if side == "client" else client for client, broker in pairs]
+    pairs = [[stage.publisher(), stage.consumer(), stage.pair()] for stage in stages]
+    others = [broker if side == "client" else client for of_stage in pairs for client, broker in of_stage]
     time.sleep(1)  # what is under way arrives
-    stage.hosts.dies(side)
+    hosts.dies(side)
     assert wait_until(lambda: all(other.has_ended for other in others), PATIENCE_S)
-    assert stage.end_causes() == {f"{side}_gone": len(pairs)}
+    assert [stage.end_causes() for stage in stages] == [{f"{side}_gone": len(of_stage)} for of_stage in pairs]
 
 
-def test_a_stopped_process_ends_and_a_throttling_broker_stays(stage: Stage) -> None:
-    """The latter reads nothing for long, so there is no room on the way to it, but sends its own PINGs."""
-    (stopped, its_broker), (its_client, stopped_broker) = (stage.publisher(topic) for topic in LIMITED)
-    client, broker = stage.pair()
-    client.say(producer(topic=f"{TOPIC}-free"))
-    broker.say(producer_success(request_id=body(broker.waits_for("PRODUCER")).request_id))
-    client.waits_for("PRODUCER_SUCCESS")
-    for peer in (stopped, stopped_broker, broker):
-        peer.stops()
-    threading.Thread(target=_publish, args=(client, 16 * 1024**2), daemon=True).start()
+class Throttled:
+    """A stopped client, a stopped broker, and a broker that reads nothing for long, but sends its own PINGs."""
+
+    def __init__(self, stage: Stage) -> None:
+        (stopped, self.its_broker), (self.its_client, stopped_broker) = (stage.publisher(topic) for topic in LIMITED)
+        self.client, self.broker = stage.pair()
+        self.client.say(producer(topic=f"{TOPIC}-free"))
+        self.broker.say(producer_success(request_id=body(self.broker.waits_for("PRODUCER")).request_id))
+        self.client.waits_for("PRODUCER_SUCCESS")
+        for peer in (stopped, stopped_broker, self.broker):
+            peer.stops()
+        threading.Thread(target=_publish, args=(self.client, 16 * 1024**2), daemon=True).start()
+
+
+def test_a_stopped_process_ends_and_a_throttling_broker_stays(stages: list[Stage]) -> None:
+    """There is no room on the way to the latter."""
+    scenes = [Throttled(stage) for stage in stages]
     for _ in range(4):
         time.sleep(KEEP_ALIVE_S)
-        broker.say(PING)
-    assert wait_until(lambda: its_broker.has_ended and its_client.has_ended, PATIENCE_S)
-    assert not client.has_ended
-    assert client.heard.count(PONG)
-    stage.process.check_running()
-    causes = stage.end_causes()
-    assert causes["client_gone"] == causes["broker_gone"] == 1
+        for scene in scenes:
+            scene.broker.say(PING)
+    for stage, scene in zip(stages, scenes, strict=True):
+        ended = scene.its_broker, scene.its_client
+        assert wait_until(lambda ended=ended: all(peer.has_ended for peer in ended), PATIENCE_S)  # type: ignore[misc]
+        assert not scene.client.has_ended
+        assert scene.client.heard.count(PONG)
+        stage.process.check_running()
+        causes = stage.end_causes()
+        assert causes["client_gone"] == causes["broker_gone"] == 1
 
 
 def _publish(client: RawPeer, size: int) -> None:

@@ -12,11 +12,9 @@ from tests.waiting import wait_for
 
 @contextlib.contextmanager
 def publishing(*senders: Sender, per_s: float | None = None, pending: int = 100) -> Iterator[None]:
-    """Each sender publishes at a steady pace, or (None) as much as it can with `pending` messages without receipt."""
+    """Each sender publishes at a pace, or (None) as much as it can, with at most `pending` messages without receipt."""
     ended = threading.Event()
-    run = _greedy if per_s is None else _paced
-    demand = pending if per_s is None else per_s
-    threads = [threading.Thread(target=run, args=(sender, demand, ended)) for sender in senders]
+    threads = [threading.Thread(target=_publish, args=(sender, per_s, pending, ended)) for sender in senders]
     for thread in threads:
         thread.start()
     try:
@@ -38,19 +36,13 @@ def wait_for_more(senders: Sequence[Sender], more: int = 100, timeout_s: float =
     )
 
 
-def _greedy(sender: Sender, pending: float, ended: threading.Event) -> None:
+def _publish(sender: Sender, per_s: float | None, pending: int, ended: threading.Event) -> None:
+    begin = time.monotonic()
     for index in itertools.count():
+        due = begin if per_s is None else begin + index / per_s
+        if ended.wait(max(0.0, due - time.monotonic())):
+            return
         while index - len(sender.sent) - len(sender.failed) >= pending:
             if ended.wait(0.005):
                 return
-        if ended.is_set():
-            return
-        sender.send_async(payload(sender.name, index))
-
-
-def _paced(sender: Sender, per_s: float, ended: threading.Event) -> None:
-    begin = time.monotonic()
-    for index in itertools.count():
-        if ended.wait(max(0.0, begin + index / per_s - time.monotonic())):
-            return
         sender.send_async(payload(sender.name, index))

@@ -98,7 +98,7 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
             for topic in TOPICS
             for number in range(2)
         ]
-        with publishing(*senders, per_s=60):
+        with publishing(*senders, per_s=60, pending=30):
             wait_for_more(senders, 30)
             busy, other = sorted((first, second), key=stream_count, reverse=True)
             log = drain(busy)
