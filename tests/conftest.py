@@ -76,6 +76,15 @@ ON_REQUEST = "on_request"
 """The marker of tests that nobody runs who does not name it: deselected, as by `-m`, and not left out."""
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules of which all tests would be deselected are not even imported."""
+    return True if "not whole" in config.getoption("markexpr", "") and _is_whole(collection_path) else None
+
+
+def _is_whole(path: Path) -> bool:
+    return path.is_relative_to(HERE) and path.relative_to(HERE).as_posix().startswith(WHOLE_ONLY)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
@@ -97,7 +106,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=unasked)
         items[:] = [item for item in items if not item.get_closest_marker(ON_REQUEST)]
     for item in items:
-        if item.path.relative_to(HERE).as_posix().startswith(WHOLE_ONLY):
+        if _is_whole(item.path):
             item.add_marker(pytest.mark.whole)
     for marker, (what, remedy_for) in NEEDS.items():
         marked = [item for item in items if item.get_closest_marker(marker)]

@@ -175,14 +175,15 @@ def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
         in_place(tmp_path, address, limits=limits) as proxy,
     ):
         began = time.monotonic()
-        with closing(new_client(proxy.address)) as client:
-            producer = client.create_producer(TOPIC, batching_enabled=False, max_pending_messages=20_000)
-            for number in range(3_000):
-                producer.send_async(b"%d" % number, lambda *_: None)
-            for _ in range(times):
-                proxy.take_over()
-            lasted = time.monotonic() - began
-            proxy.stop()
+        client = new_client(proxy.address)
+        producer = client.create_producer(TOPIC, batching_enabled=False, max_pending_messages=20_000)
+        for number in range(3_000):
+            producer.send_async(b"%d" % number, lambda *_: None)
+        for _ in range(times):
+            proxy.take_over()
+        lasted = time.monotonic() - began
+        proxy.stop()
+        client.shutdown()
         broker.terminate()
         broker.wait(30)
     passed = json.loads(counts.read_text())["topics"][TOPIC]["received_messages"]

@@ -80,14 +80,20 @@ class Members:
         return {name: self.said(name) for name in self.running}
 
 
-@pytest.fixture
-def members(tmp_path: Path) -> Iterator[Members]:
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     with running_broker() as (_, broker):
-        found = Members(tmp_path, broker)
-        found.start(*NAMES)
+        found = Members(tmp_path_factory.mktemp("fleet"), broker)
         yield found
         for name in list(found.running):
             found.end(name)
+
+
+@pytest.fixture
+def members(fleet: Members) -> Members:
+    """All of them run, whatever the test before did to one."""
+    fleet.start(*(name for name in NAMES if name not in fleet.running))
+    return fleet
 
 
 class Load:
@@ -106,7 +112,8 @@ class Load:
         self.receipts += result == pulsar.Result.Ok
 
     def close(self) -> None:
-        self._client.close()
+        """At once: `Client.close` would wait for what the limit holds."""
+        self._client.shutdown()
 
 
 def is_equal(members: Members, names: tuple[str, ...]) -> bool:

@@ -273,7 +273,7 @@ _STEPS = st.lists(
 )
 
 
-@FUZZ
+@settings(FUZZ, max_examples=40)
 @given(steps=_STEPS)
 def test_groups_are_what_was_made_of_them(live: LiveAdmin, steps: list[tuple[str, str]]) -> None:
     there = set(json.loads(check(live, "GET", "/admin/v2/resourcegroups").body))
