@@ -155,7 +155,8 @@ class Config(ConfigSection):
         ge=3,
         le=3600,
         description="keep-alive of clients and brokers (keepAliveIntervalSeconds; where they differ, the shortest): if "
-        "a client or broker vanishes, the other side's connection ends within twice as long",
+        "a client or broker vanishes, the other side's connection ends within twice as long; below 7 s and with bytes "
+        "under way, within 14 s",
     )
     linger: Seconds = Field(10.0, gt=0, description="how long an ending connection may take to send what is left")
     max_connections: Whole = Field(

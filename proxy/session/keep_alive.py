@@ -30,6 +30,8 @@ PROBES: Final = 3
 _RTO_MAX_MS: Final = 44
 """TCP_RTO_MAX_MS of Linux 6.15 and later: the longest time between two attempts to send the same bytes, or to ask for
 room. By default it is 120 s."""
+_ATTEMPTS: Final = 15
+"""Attempts to send bytes again without an acknowledgement after which Linux ends a connection (tcp_retries2)."""
 OFTEN: Final = 1 / 6
 """Part of `keep_alive` between two signs of life while something is held, and between two looks at both peers. Clients
 need a sign in each interval. The end of a client that was killed with bytes under way is reported only when something
@@ -47,7 +49,11 @@ _LEAST_UNANSWERED: Final = 2
 
 
 def set_options(connection: socket.socket, keep_alive: float) -> None:
-    """Have the kernel probe a connection without traffic, and end it within twice `keep_alive` seconds.
+    """Have the kernel end a connection whose peer is gone within twice `keep_alive` seconds.
+
+    One without traffic is probed. Bytes that are under way are sent again, and that often that all attempts have failed
+    by then; where `keep_alive` is below 7 s it takes up to 14 s, as the
+    longest pause between two attempts is a second at least.
 
     Connections that a listener accepts have its options.
     """
@@ -60,7 +66,7 @@ def set_options(connection: socket.socket, keep_alive: float) -> None:
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), max(1, value))
     try:
-        connection.setsockopt(socket.IPPROTO_TCP, _RTO_MAX_MS, max(1000, round(keep_alive * 1000 / PROBES)))
+        connection.setsockopt(socket.IPPROTO_TCP, _RTO_MAX_MS, max(1000, round(2000 * keep_alive / _ATTEMPTS)))
     except OSError:  # an older kernel: a peer without room for anything is probed each two minutes
         return
 

@@ -29,6 +29,19 @@ _OPTIONS = {
     "TCP_KEEPINTVL": (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE // 3),
     "TCP_KEEPCNT": (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
 }
+_RTO_MAX_MS = 44
+
+
+def _has_longest_pause() -> bool:
+    with socket.socket() as any_socket:
+        try:
+            return any_socket.getsockopt(socket.IPPROTO_TCP, _RTO_MAX_MS) > 0
+        except OSError:
+            return False
+
+
+if _has_longest_pause():  # Linux 6.15 or newer
+    _OPTIONS["TCP_RTO_MAX_MS"] = (socket.IPPROTO_TCP, _RTO_MAX_MS, 2000 * KEEP_ALIVE // 15)
 
 
 def assert_kept_alive(connection: Any) -> None:
