@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, BinaryIO, ClassVar, TypeVar
 from urllib.parse import unquote_to_bytes
 
@@ -112,6 +112,8 @@ def shown(body: msgspec.Struct | dict[str, str] | list[str] | str) -> web.Respon
     return web.Response(body=text, content_type=_JSON)
 
 
+ON_MADE: web.RequestKey[partial[None]] = web.RequestKey("on_made", partial)
+"""A function that is called with the size of a request's answer when that is made."""
 _PIECE = 64 * 1024
 """Bytes of an answer that are written in one go."""
 
@@ -137,6 +139,8 @@ async def sent(request: web.Request, body: bytes | Sequence[bytes], headers: Map
                 yield part[begin : begin + _PIECE]
                 await asyncio.sleep(0)
 
+    if on_made := request.get(ON_MADE):
+        on_made(size)
     return await _sent_by_piece(request, pieces(), size, headers)
 
 

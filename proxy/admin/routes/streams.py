@@ -17,9 +17,20 @@ from limiter.levels import LEVEL_OF_WORD
 from limiter.limiter import Limiter, Shadow, Stream
 from limiter.token_bucket import DIRECTIONS, Direction, Mode, Rate
 from protocol.topic_name import parse_topic
-from proxy.admin.handlers import ANY_TEXT, Either, Number, Query, Text, asked, caller_of, described, explaining
+from proxy.admin.handlers import (
+    ANY_TEXT,
+    JSON,
+    Either,
+    Number,
+    Query,
+    Text,
+    asked,
+    caller_of,
+    described,
+    explaining,
+    sent,
+)
 from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
-from proxy.admin.listener import connection_of
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, withholding
 from proxy.policies.keys import LONGEST
@@ -384,17 +395,16 @@ class StreamRest:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Return open streams, those that hold most first."""
         wanted = replace(read_wanted(asked(request, _KEYS)), tenants=caller_of(request).tenants)
-        answer = web.StreamResponse()
-        answer.content_type = "application/json"
         try:
             async with asyncio.timeout(self._patience_s):
-                await self._answer(answer, request, wanted)
+                return await sent(request, await self._page(wanted), {"Content-Type": JSON})
         except TimeoutError:
             if request.transport is not None:
                 request.transport.abort()
-        return answer
+        return web.StreamResponse()
 
-    async def _answer(self, answer: web.StreamResponse, request: web.Request, wanted: WantedStreams) -> None:
+    async def _page(self, wanted: WantedStreams) -> list[bytes]:
+        """Make the whole answer, so that a caller that takes it slowly keeps no other waiting."""
         choice, slices = Choice(wanted), self._engine.slices
         at_once = _SEARCHED_AT_ONCE if wanted.is_costly else _LOOKED_AT_ONCE
         await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), at_once)))
@@ -407,19 +417,13 @@ class StreamRest:
             "draining": self._in_force.draining(),
             "left_out": choice.totals["streams"] - len(shown),
         }
-        await answer.prepare(request)
-        if connection := connection_of(request):
-            connection.request_is_answered()
-        if request.method == "HEAD":
-            return
-        before = msgspec.json.encode(sums)[:-1] + b',"streams":['
+        page = [msgspec.json.encode(sums)[:-1] + b',"streams":[']
         for streams in _parts(shown, _PIECE):
             views: list[bytes] = []
             await slices.done(Work.REQUESTS, map(partial(self._show, views), _parts(streams, _SHOWN_AT_ONCE)))
-            await answer.write(before + b",".join(views))
-            before = b","
-        await answer.write(b"]}" if shown else before + b"]}")
-        await answer.write_eof()
+            page.append(b",".join(views) + b",")
+        page[-1] = page[-1].removesuffix(b",") + b"]}"
+        return page
 
     def _show(self, views: list[bytes], streams: list[Stream]) -> None:
         views += [msgspec.json.encode(view(stream, self._engine.clock())) for stream in streams]

@@ -1,17 +1,28 @@
 """Places of callers: nobody takes those of others, and large answers are few at once."""
 
 import asyncio
+import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from proxy.admin.auth import Caller
-from proxy.admin.places import MOST_IN_LINE, MOST_IN_LINE_OF_ONE, MOST_LARGE, MOST_LARGE_OF_ONE, LargeTurns
+from proxy.admin.places import (
+    MOST_IN_LINE_OF_ONE,
+    MOST_LARGE,
+    MOST_LARGE_OF_ONE,
+    MOST_UNTAKEN,
+    SLOW_S,
+    LargeTurns,
+    Untaken,
+)
 from proxy.admin.routes import streams as stream_rest
 from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
 from tests.proxy.manual_loop import ManualLoop
+from tests.waiting import until
 
 OPERATOR = Caller("ops", "192.0.2.1", "write")
 
@@ -53,11 +64,24 @@ def test_operator_has_a_turn_while_tenants_have_all_of_theirs(line: Line) -> Non
     assert line.ask(OPERATOR).result()
 
 
-def test_line_is_bounded_for_one_and_for_all(line: Line) -> None:
-    own = [line.ask(of_tenant("a")) for _ in range(MOST_LARGE_OF_ONE + MOST_IN_LINE_OF_ONE + 5)]
-    assert [each.result() for each in own if each.done()] == [True] * MOST_LARGE_OF_ONE + [False] * 5
-    others = [line.ask(of_tenant(f"t{number}")) for number in range(MOST_IN_LINE + 5)]
-    assert sum(not each.done() for each in (*own, *others)) == MOST_IN_LINE
+def test_each_caller_has_a_bounded_line_of_its_own(line: Line) -> None:
+    tenants = [of_tenant(f"t{number}") for number in range(20)]
+    own = {each.name: [line.ask(each) for _ in range(MOST_IN_LINE_OF_ONE + 5)] for each in tenants}
+    for each in tenants[MOST_LARGE:]:
+        assert [turn.done() for turn in own[each.name]] == [False] * MOST_IN_LINE_OF_ONE + [True] * 5
+        assert not any(turn.result() for turn in own[each.name][MOST_IN_LINE_OF_ONE:])
+
+
+def test_caller_with_a_long_line_does_not_keep_others_waiting(line: Line) -> None:
+    for name in ("a", "b"):
+        for _ in range(MOST_LARGE_OF_ONE + MOST_IN_LINE_OF_ONE):
+            line.ask(of_tenant(name))
+    other = line.ask(of_tenant("c"))
+    turns = 0
+    while not other.done():
+        line.end(of_tenant("ab"[turns % 2]))
+        turns += 1
+    assert turns <= 3, "one of each caller before it"
 
 
 def test_turns_are_given_in_the_order_of_the_line(line: Line) -> None:
@@ -78,7 +102,66 @@ def test_caller_that_leaves_the_line_takes_no_turn(line: Line) -> None:
     line.loop.run(gone.cancel)
     line.end(callers[0])
     assert next_one.result()
-    assert not line.turns._line
+    line.end(of_tenant("next"))
+    for each in callers[1:]:
+        line.end(each)
+    assert not line.turns._lines
+
+
+def test_turn_of_a_caller_that_has_just_left_is_the_next_one_s(line: Line) -> None:
+    running = [line.ask(of_tenant("a")) for _ in range(MOST_LARGE_OF_ONE)]
+    gone, next_one = line.ask(of_tenant("a")), line.ask(of_tenant("a"))
+
+    def leave_and_end() -> None:
+        gone.cancel()
+        line.turns.end(of_tenant("a"))
+
+    line.loop.run(leave_and_end)
+    assert all(each.result() for each in running)
+    assert next_one.result()
+
+
+class Answers:
+    """Answers that are being taken, of so many bytes; `lost` has the names of those that were lost."""
+
+    def __init__(self, most: int) -> None:
+        self.now_s = 0.0
+        self.untaken = Untaken(most, lambda: self.now_s)
+        self.lost: list[str] = []
+        self.callbacks: dict[str, Any] = {}
+
+    def add(self, name: str, size: int) -> None:
+        self.callbacks[name] = partial(self.lost.append, name)
+        self.untaken.add(self.callbacks[name], name[0], size)
+
+    def taken(self, *names: str) -> None:
+        for name in names:
+            self.untaken.taken(self.callbacks[name])
+
+
+def test_caller_with_the_most_untaken_bytes_loses_its_oldest_answer() -> None:
+    answers = Answers(100)
+    for name in ("a1", "b1", "a2", "a3"):
+        answers.add(name, 25)
+    assert answers.lost == []
+    answers.now_s = SLOW_S
+    answers.add("c1", 20)
+    assert answers.lost == ["a1"]
+    answers.add("d1", 30)
+    assert answers.lost == ["a1", "a2"]
+    answers.taken("b1", "a3", "c1", "d1", "a1")
+    assert answers.untaken.size == 0
+    answers.add("e1", 300)
+    assert answers.lost == ["a1", "a2"], "one answer may be larger than all"
+
+
+def test_answers_that_are_taken_at_once_are_lost_beyond_twice_the_bytes() -> None:
+    answers = Answers(100)
+    for name in ("a1", "a2", "b1", "b2"):
+        answers.add(name, 50)
+    assert answers.lost == []
+    answers.add("c1", 10)
+    assert answers.lost == ["a1"]
 
 
 TOKENS = """
@@ -100,7 +183,7 @@ async def test_callers_keep_places_while_one_waits_for_ever(
     async def hang(*_: object) -> None:
         await never.wait()
 
-    monkeypatch.setattr(stream_rest.StreamRest, "_answer", hang)
+    monkeypatch.setattr(stream_rest.StreamRest, "_page", hang)
     (tmp_path / "tokens.yaml").write_text(TOKENS)
     admin: Admin = await make_admin(admin_access={"tokens": tmp_path / "tokens.yaml", "max_connections": 40})
     path = "/sluice/streams?tenant=acme"
@@ -121,4 +204,74 @@ async def test_callers_keep_places_while_one_waits_for_ever(
     for each in waiting:
         each.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
+    never.set()
+
+
+@pytest.fixture
+async def read_by(make_admin, tmp_path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An admin address, and clients of it that send a request for 8 MiB, and read its first bytes alone."""
+    piece = [b'"', *[b"x" * (64 << 10)] * 128, b'"']
+
+    async def page(*_: object) -> list[bytes]:
+        return piece
+
+    monkeypatch.setattr(stream_rest.StreamRest, "_page", page)
+    (tmp_path / "tokens.yaml").write_text(TOKENS)
+    admin: Admin = await make_admin(admin_access={"tokens": tmp_path / "tokens.yaml"})
+    opened: list[socket.socket] = []
+
+    async def read(token: str) -> socket.socket:
+        opened.append(socket.socket())
+        opened[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        opened[-1].setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(opened[-1], (admin.client.host, admin.client.port))
+        request = f"GET /sluice/streams HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+        await loop.sock_sendall(opened[-1], request.encode())
+        assert await loop.sock_recv(opened[-1], 12) == b"HTTP/1.1 200"
+        return opened[-1]
+
+    yield admin, read
+    for each in opened:
+        each.close()
+
+
+async def test_slow_readers_keep_no_other_caller_waiting(read_by: Any) -> None:
+    admin, read = read_by
+    tokens = ("of-acme-012345678", "of-shop-012345678")
+    for _ in range(2 * MOST_LARGE):
+        for token in tokens:
+            await read(token)
+    for token in (*tokens, "operator-01234567"):
+        status, answer = await admin.ask("GET", "/sluice/streams", **bearer(token))
+        assert (status, len(answer)) == (200, 8 << 20)
+    four = [admin.ask("GET", "/sluice/streams", **bearer("operator-01234567")) for _ in range(4)]
+    assert [status for status, _ in await asyncio.gather(*four)] == [200] * 4
+    assert admin.engine.counters.admin_refused["busy"] >= 2 * 2 * MOST_LARGE - 2 * MOST_UNTAKEN // (8 << 20)
+    assert max(each.size for each in admin.places._untaken.values()) <= 2 * MOST_UNTAKEN
+
+
+async def test_tenants_leave_places_for_further_tenants(make_admin, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    never = asyncio.Event()
+
+    async def hang(*_: object) -> None:
+        await never.wait()
+
+    monkeypatch.setattr(stream_rest.StreamRest, "_page", hang)
+    names = [f"t{number}" for number in range(6)]
+    tokens = [f"{name}: {{access: read, token: of-{name}-0123456789, tenants: [{name}]}}\n" for name in names]
+    (tmp_path / "tokens.yaml").write_text("".join(tokens))
+    admin: Admin = await make_admin(admin_access={"tokens": tmp_path / "tokens.yaml", "max_connections": 80})
+    asked = []
+    for name in names[:5]:
+        asked += [
+            asyncio.ensure_future(admin.ask("GET", "/sluice/streams", **bearer(f"of-{name}-0123456789")))
+            for _ in range(20)
+        ]
+        await until(lambda key=f"{name}@": admin.places._under_way[key])  # type: ignore[misc]
+    path = "/admin/v2/namespaces/t5/orders/publishRate"
+    assert (await admin.ask("GET", path, **bearer("of-t5-0123456789")))[0] == 200
+    for each in asked:
+        each.cancel()
+    await asyncio.gather(*asked, return_exceptions=True)
     never.set()
