@@ -128,7 +128,7 @@ def _share_out(items: list[pytest.Item]) -> None:
     for item in items:
         modules.setdefault(item.path, []).append(item)
     groups = {path: _group_of(module) for path, module in modules.items()}
-    order = {group: place for place, group in enumerate((*_REAL, "spark", "bench", "slow", "whole", ""))}
+    order = {group: place for place, group in enumerate((*_REAL, "spark", _JOBS, "bench", "slow", "whole", ""))}
 
     def place(item: pytest.Item) -> tuple[int, bool]:
         markers = {marker.name for marker in item.iter_markers()}
@@ -146,6 +146,9 @@ _REAL = ("real", "brokers")
 the slow scenarios; modules of the other one start Sluices of their own, most of them brokers, too."""
 _BESIDE = ("test_fleet_link.py", "test_import.py", "test_policy_topic.py", "test_report.py")
 """Modules of the second group that need a plain broker: so both groups take about as long."""
+_JOBS = "compliance/stream"
+"""Group of the modules of this folder that need Spark. Spark's tests take longest: these are about half of them, and
+have a session of their own."""
 _SHARED = {"spark": "spark", "native": "bench"}
 """Groups of those that share something, by the fixture that makes it; the first that is found decides."""
 
@@ -155,7 +158,8 @@ def _group_of(module: list[pytest.Item]) -> str:
     fixtures = {name for item in module for name in getattr(item, "fixturenames", ())}
     if any(item.get_closest_marker("real") for item in module):
         return "real" if "real_broker" in fixtures and module[0].path.name not in _BESIDE else "brokers"
-    return next((group for fixture, group in _SHARED.items() if fixture in fixtures), "")
+    shared = next((group for fixture, group in _SHARED.items() if fixture in fixtures), "")
+    return _JOBS if shared == "spark" and HERE / _JOBS in module[0].path.parents else shared
 
 
 _BEGUN = pytest.StashKey[bool]()
