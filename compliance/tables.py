@@ -31,6 +31,7 @@ class LogTables:
         quarantine: Malformed lines: `file`, `line`, `text`, `reason`.
         copies: Lines whose number another line in `rows` has; they are in no other table.
         lines: How many rows there are.
+        duplicates: How many copies of lines were read.
         newer: How often which fields were seen that this version does not know.
         passed_over: Files of the log's folder that were not read, and what helps; empty for none.
         unread: How many passed-over files may hold lines of the log.
@@ -42,6 +43,7 @@ class LogTables:
     quarantine: DataFrame
     copies: DataFrame
     lines: int
+    duplicates: int
     newer: Mapping[str, int]
     passed_over: str = ""
     unread: int = 0
@@ -89,6 +91,7 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         quarantine=malformed_of(spark, places, ledger).drop("day"),
         copies=both.copies,
         lines=sum(span.there for span in runs.values()),
+        duplicates=sum(span.read - span.there for span in runs.values()),
         newer=dict(sorted(every.newer.items(), key=lambda field: -field[1])[:MOST_NEWER]),
         **_passed_over(places),
     )

@@ -31,16 +31,19 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
     named = scoped(lines.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(lines.where(~is_publish), _OF_ALL))
     without = named.where(~F.array_contains(named_levels, F.col("level")))
     is_steady = F.coalesce("steady", F.lit(False))
-    streams = without.select(
+    is_in_force = (F.col("mode") != "observe") & (
+        F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
+    )
+    limited = limits.where(is_in_force)
+    # Most lines name each limit that there is: they go no further.
+    known = F.broadcast(limited.select(*LIMITER).distinct())
+    streams = without.join(known, on=list(LIMITER), how="left_semi").select(
         *LIMITER,
         *("topic", "passed_messages"),
         *(F.col(name).alias(f"of_{name}") for name in ("seq", "start_us", "end_us")),
         is_steady.alias("is_steady"),
     )
-    is_in_force = (F.col("mode") != "observe") & (
-        F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
-    )
-    own = limits.where(is_in_force).select(
+    own = limited.select(
         *LIMITER,
         *("start_us", "end_us", "seq", "start", "end"),
         is_steady.alias("steady"),

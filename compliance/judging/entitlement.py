@@ -77,8 +77,8 @@ class BalanceBounds:
         else:
             self._go_on(rate, burst, step)
         if began is not None:
-            # It was made at some time before the line's end, and may have earned since. A debt at another value than the
-            # line's may have grown with the change.
+            # It was made at some time before the line ends, and may have earned since. With a change in between, a debt
+            # may have grown.
             least = -inf if began < 0 and step.is_unsettled else began
             self.least, self.logged, self.made_at, self.made_low = min(self.least, least), None, inf, 0.0
         self.is_on, self.rate, self.burst = True, rate, burst

@@ -70,7 +70,7 @@ def conflicts_of(rows: DataFrame, copies: DataFrame) -> DataFrame:
 
 
 def last_lines(lines: DataFrame) -> DataFrame:
-    """Return, per run, whether streams or limits have lines after its last heartbeat, and the number of newer lines.
+    """Return, per run, whether streams or limits have lines after its last heartbeat.
 
     `begin_us` and `end_us` are the begin of its first line and the end of its last, by the monotonic clock.
     """
@@ -78,7 +78,6 @@ def last_lines(lines: DataFrame) -> DataFrame:
     last = {name: F.max(F.when(which, F.col("seq"))) for name, which in (("line", is_counted), ("beat", is_beat))}
     return lines.groupBy(*BOOT).agg(
         F.coalesce(last["line"] > last["beat"], F.lit(False)).alias("has_lines_behind"),
-        F.count_if(F.col("kind").rlike(_NEWER_VERSION)).alias("newer"),
         F.min(_start_us()).alias("begin_us"),
         F.max("mono_us").alias("end_us"),
     )
@@ -88,15 +87,18 @@ def _start_us() -> Column:
     return F.col("mono_us") - F.round(F.col("duration_ms") * 1e3).cast("long")
 
 
-def newer_lines(lines: DataFrame) -> DataFrame:
-    """Return the lines of known kinds whose version this report does not know: for the judging they are missing."""
-    return lines.where(F.col("kind").rlike(_NEWER_VERSION))
+def unknown_lines(lines: DataFrame) -> DataFrame:
+    """Return the lines of kinds or versions that this report does not know.
+
+    Those of known kinds are `is_newer`: for the judging they are missing.
+    """
+    unknown = lines.where(~F.col("kind").isin(*Kinds.BY_NAME))
+    return unknown.select(*BOOT, "seq", "kind", F.col("kind").rlike(_NEWER_VERSION).alias("is_newer"))
 
 
-def newer_facts(lines: DataFrame, kinds: Sequence[str]) -> DataFrame:
-    """Lines of kinds that this version does not know, or of newer versions, as `NewerFacts`."""
-    newer = lines.where(~F.col("kind").isin(*kinds)).groupBy(F.col("kind").alias("what"))
-    return newer.agg(F.count("*").alias("lines"))
+def newer_facts(unknown: DataFrame) -> DataFrame:
+    """Count the lines that this version does not know, as `NewerFacts`."""
+    return unknown.groupBy(F.col("kind").alias("what")).agg(F.count("*").alias("lines"))
 
 
 def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
@@ -141,7 +143,7 @@ def run_facts(
         holes: As `stream.seen.gap_table`.
         lines: Of all kinds, each once.
         others: Lines of other kinds, at least heartbeats and losses.
-        more: Per run `malformed`, `conflicts` and `clock_steps`, where there are any.
+        more: Per run `malformed`, `conflicts`, `clock_steps` and `newer` (lines), where there are any.
     """
     beats, losses = (others.where(F.col("kind") == kind) for kind in ("heartbeat", "loss"))
     parts = (last_lines(lines), heartbeat_cover(beats, holes), lossy_runs(losses), *more)

@@ -13,7 +13,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
-from accesslog.record import Kinds
 from compliance.figures import facts as figures
 from compliance.figures import rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
@@ -42,8 +41,8 @@ from compliance.judging.quality import (
     malformed_of,
     marked,
     newer_facts,
-    newer_lines,
     run_facts,
+    unknown_lines,
 )
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
 from compliance.report.subjects import (
@@ -75,6 +74,7 @@ class Logs:
         intervals: Lines of streams, on the same axis.
         others: Lines of the other kinds that are counted, on the same axis.
         clock_steps: As `clocks.step_facts`.
+        unknown: As `quality.unknown_lines`.
         clocks: As `clocks.clocks_of`.
     """
 
@@ -84,6 +84,7 @@ class Logs:
     intervals: DataFrame
     others: DataFrame
     clock_steps: DataFrame
+    unknown: DataFrame
     clocks: Clocks
 
     def of(self, kind: str) -> DataFrame:
@@ -99,13 +100,14 @@ def opened(tables: LogTables) -> Iterator[Logs]:
     is_small = F.col("kind").isin(*_SMALL)
     kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
     intervals, limits, others = kept
-    frames = [frame.persist() for frame in (intervals, limits, others)]
+    lines = rows.select(*_EVERY)
+    moments = moments_of(reduce(DataFrame.unionByName, (frame.select(*_EVERY) for frame in kept)))
+    unknown = unknown_lines(lines)
+    frames = [frame.persist() for frame in (intervals, limits, others, moments, unknown)]
     try:
-        lines = rows.select(*_EVERY)
-        moments = moments_of(reduce(DataFrame.unionByName, (frame.select(*_EVERY) for frame in frames)))
         clocks = clocks_of(moments)
         limits, intervals, others = (with_axis(frame, clocks) for frame in (limits, intervals, others))
-        yield Logs(tables, lines, limits, intervals, others, step_facts(moments), clocks)
+        yield Logs(tables, lines, limits, intervals, others, step_facts(moments), unknown, clocks)
     finally:
         for frame in frames:
             frame.unpersist()
@@ -211,10 +213,11 @@ class ReportTables:
         """Facts on how much of the log is there."""
         kept = logs.tables
         steps = logs.clock_steps.groupBy(*BOOT).agg(F.count("*").alias("clock_steps"))
-        more = [malformed_of(kept.quarantine, logs.lines), conflicts_of(kept.rows, kept.copies), steps]
+        newer = logs.unknown.where("is_newer").groupBy(*BOOT).agg(F.count("*").alias("newer"))
+        more = [malformed_of(kept.quarantine, logs.lines), steps, newer]
+        more += [conflicts_of(kept.rows, kept.copies)] if kept.duplicates else []
         covered = run_facts(kept.runs, kept.gaps, logs.lines, logs.others, more)
         runs = self.rows("runs", covered, facts.RunFacts, "coverage", "first", most=MOST_RUNS)
-        newer = newer_facts(logs.lines, list(Kinds.BY_NAME))
         groups = kept.quarantine.groupBy("file", "reason").agg(
             F.count("*").alias("lines"), F.substring(F.min("text"), 1, 300).alias("example")
         )
@@ -229,7 +232,7 @@ class ReportTables:
             "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
             "standstills": self.rows("standstills", _standstills(logs), facts.StandstillFacts, "start", "proxy_id"),
             "newer": [
-                *self.rows("newer", newer, facts.NewerFacts, F.desc("lines")),
+                *self.rows("newer", newer_facts(logs.unknown), facts.NewerFacts, F.desc("lines")),
                 *(facts.NewerFacts(what=f"field {name}", lines=lines) for name, lines in sorted(kept.newer.items())),
             ],
             "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
@@ -241,9 +244,10 @@ class ReportTables:
     def judged(self, logs: Logs, objective: float) -> _Tables:
         """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets."""
         judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
+        limiters = rates.limiter_facts(logs.limits).persist()
         try:
             windows = judged.where(F.col("facts").isNotNull())
-            tables = self.limits(rates.limiter_facts(logs.limits), windows)
+            tables = self.limits(limiters, windows)
             broken = outsiders(logs.intervals, logs.limits, logs.of("change")).unionByName(
                 falsely_exempt(logs.intervals, logs.limits)
             )
@@ -256,6 +260,7 @@ class ReportTables:
             return tables | {"burn": self.rows("burn", burned, figures.BurnFacts, F.desc("worst"), "tenant")}
         finally:
             judged.unpersist()
+            limiters.unpersist()
 
     def fleets(self, logs: Logs, notes: FleetNotes) -> _Tables:
         """Return what fleets passed together, of limits nearest to a violation, and how shares changed."""
@@ -470,7 +475,7 @@ def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
             changes[row.proxy_id, row.boot_id].append(change)
     for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
-    for row in newer_lines(logs.lines).select(*BOOT, "seq").limit(MOST_NOTES).collect():
+    for row in logs.unknown.where("is_newer").select(*BOOT, "seq").limit(MOST_NOTES).collect():
         holes[row.proxy_id, row.boot_id].append(row.seq)
     runs = logs.tables.runs.where(~F.col("has_ended")).select(*BOOT).limit(MOST_NOTES).collect()
     late_us = F.unix_micros("end") - F.unix_micros(F.coalesce("complete_until", "end"))

@@ -12,7 +12,7 @@ def tables_of(spark, *logs):
     rows = frame(spark, logs)
     runs, gaps = kept_of(spark, *logs)
     none = spark.createDataFrame([], "file string")
-    return LogTables(rows, runs, gaps, quarantine=none, copies=none, lines=rows.count(), newer={})
+    return LogTables(rows, runs, gaps, quarantine=none, copies=none, lines=rows.count(), duplicates=0, newer={})
 
 
 def test_each_kind_is_kept_with_its_own_columns_and_its_place(spark):
