@@ -1,11 +1,15 @@
-import pytest
+import contextlib
 
-from compliance.figures.what_if import Proposal
-from compliance.job import gather, settings_of_sums
-from compliance.report.collect import ExtraQuestions
-from compliance.report.report import make_report
+import msgspec
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from compliance import job
+from compliance.report.report import Report
 from compliance.session import spark_session
 from compliance.tables import read_log
+from sluice.cli import app
 from tests.compliance.modelled import write_modelled
 from tests.compliance.planted import QUICK_JAVA, planted, topic_of, write_file
 from tests.compliance.scenarios import ended, write_scenarios
@@ -20,25 +24,47 @@ PROPOSED = (("topic", topic_of("fleet")), ("address", "127.0.0.1"))
 def spark(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
-        with spark_session(tmp_path_factory.mktemp("spark") / "spark.log", settings_of_sums(FEW)) as session:
+        with spark_session(tmp_path_factory.mktemp("spark") / "spark.log", job.settings_of_sums(FEW)) as session:
             yield session
 
 
 @pytest.fixture(scope="session")
-def planted_logs(spark, tmp_path_factory):
-    """The report on all planted logs, read in two runs, and where their files are now: not where they were read."""
-    folder, moved = tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("moved") / "log"
+def report_command(spark):
+    """`sluice report` in this process, whose Java runs already, and whose loggers go on."""
+
+    def run(*words):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("logging.disable", lambda: None)
+            patch.setattr(job, "spark_session", lambda *_: contextlib.nullcontext(spark))
+            return CliRunner().invoke(app, ["report", *map(str, words)])
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def planted_run(spark, report_command, tmp_path_factory):
+    """What the command says of all planted logs, of which it finds a part read; the folders of logs and report."""
+    folder, out = tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("out")
     write_scenarios(folder)
     write_modelled(folder)
     for ignored in ("_open.jsonl", ".open.jsonl", "notes.txt"):
         write_file(folder, ignored, planted("ignored", 3).encoded())
-    work = tmp_path_factory.mktemp("work")
-    read_log(spark, folder, work, lambda _: None)
+    read_log(spark, folder, job.prepare(out, folder, fresh=False), lambda _: None)
     write_file(folder, "later.jsonl", ended(planted("later", 5)).encoded())
-    tables = read_log(spark, folder, work, lambda _: None)
+    proposed = [{"level": level, "name": name, "messages": 70.0} for level, name in PROPOSED]
+    (out / "what-if.yaml").write_text(yaml.safe_dump({"limits": proposed}))
+    said = report_command("--access-log", folder, "--out", out, "--strict", "--what-if", out / "what-if.yaml")
+    return said, folder, out
+
+
+@pytest.fixture(scope="session")
+def planted_logs(planted_run, tmp_path_factory):
+    """The report on all planted logs, and where their files are now: not where they were read."""
+    said, folder, out = planted_run
+    assert said.exception is None or said.exit_code == job.STRICT_EXIT, said.output
+    moved = tmp_path_factory.mktemp("moved") / "log"
     folder.rename(moved)
-    proposed = tuple(Proposal(level=level, name=name, messages=70.0) for level, name in PROPOSED)
-    return make_report(gather(spark, tables, lambda _: None, ExtraQuestions(proposals=proposed))), moved
+    return msgspec.json.decode((out / "report.json").read_bytes(), type=Report), moved
 
 
 @pytest.fixture(scope="session")

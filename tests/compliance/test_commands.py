@@ -1,18 +1,20 @@
-import contextlib
 import csv
-import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
+from markupsafe import escape
 from typer.testing import CliRunner
 
 from compliance import job as report_job
+from compliance.report.report import fleet_lines
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import JobRun
 from sluice.cli import app
-from tests.compliance.planted import exact_log, write_file
+from tests.compliance.judging.facts_made import facts
+from tests.compliance.planted import exact_log, topic_of, write_file
 
 
 def report(*arguments, **environment):
@@ -59,31 +61,53 @@ def test_without_spark_it_says_what_to_install(tmp_path):
 
 
 @pytest.mark.spark
-def test_a_log_and_a_jobs_tables_give_the_same_report(spark, told, tmp_path, monkeypatch):
+def test_it_says_the_verdict_and_writes_page_json_and_tables(planted_run, planted_report):
     """In this process, whose Java runs already. That of a real one says no more: `tests/proxy/test_new_level.py`."""
-    monkeypatch.setattr(report_job, "spark_session", lambda *_: contextlib.nullcontext(spark))
-    log = exact_log(5)
-    log.tick(500)
-    write_file(tmp_path / "log", "a.jsonl", log.encoded())
-    write_file(tmp_path / "log", "_b.jsonl", log.encoded())
+    ended, folder, out = planted_run
+    passed_over = "names that begin with . or _: 2 (.open.jsonl, _open.jsonl): rename them"
+    noted = f"sluice report: --access-log {folder}: passed over: {passed_over}\n"
+    assert (ended.exit_code, ended.stderr) == (3, noted)
+    first, *of_fleets, last = ended.stdout.splitlines()
+    exceeded = sum(limiter.containment == "violated" for limiter in planted_report.limiters)
+    assert first.startswith("violated: ")
+    assert f"{exceeded} limits exceeded" in first
+    assert of_fleets == fleet_lines(planted_report.fleets)
+    assert last == f"{out}/report.html"
+    with (out / "usage.csv").open(newline="") as file:
+        (row,) = (row for row in csv.DictReader(file) if row["topic"] == topic_of("exact"))
+    assert row["passed_messages"] == "3010"
+    page = (out / "report.html").read_text()
+    assert {rate.name for rate in planted_report.rates if escape(rate.name) not in page} == set()
+
+
+def content(tables):
+    """All that a report is made from."""
+    frames = (tables.rows, tables.runs, tables.gaps, tables.quarantine, tables.copies)
+    rows = [sorted(map(str, frame.select(sorted(frame.columns)).collect())) for frame in frames]
+    return rows, tables.lines, tables.newer, tables.unread
+
+
+@pytest.mark.spark
+def test_a_log_and_a_jobs_tables_give_the_same_report(spark, report_command, tmp_path, monkeypatch):
+    found: list[Any] = []
+
+    def gather(spark, tables, *more):
+        found.append(content(tables))
+        return facts()
+
+    monkeypatch.setattr(report_job, "gather", gather)
+    lines = exact_log(5).encoded()
+    write_file(tmp_path / "log", "a.jsonl", [*lines[:9], b"torn", lines[0]])
+    write_file(tmp_path / "log", "b.jsonl", lines[6:])
     job = Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "tables"))
     JobRun(spark, job, lambda _: None).once()
-    out = tmp_path / "made" / "out"
-    ended = told("--access-log", tmp_path / "log", "--out", out, "--strict")
-    passed_over = "names that begin with . or _: 1 (_b.jsonl): rename them"
-    noted = f"sluice report: --access-log {tmp_path}/log: passed over: {passed_over}\n"
-    assert (ended.exit_code, ended.stderr) == (3, noted)
-    assert ended.stdout == f"violated: 1 limit exceeded\n{out}/report.html\n"
-    assert json.loads((out / "report.json").read_text())["overall"]["verdict"] == "violated"
-    with (out / "usage.csv").open(newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert row["passed_messages"] == "1010"
-    assert "persistent://acme/orders/new" in (out / "report.html").read_text()
-    of_tables = tmp_path / "of-tables"
-    ended = told("--tables", tmp_path / "tables", "--out", of_tables)
-    assert (ended.exit_code, ended.stderr) == (0, "")
-    assert ended.stdout == f"violated: 1 limit exceeded\n{of_tables}/report.html\n"
-    assert (of_tables / "report.json").read_text() == (out / "report.json").read_text()
+    for source in (["--access-log", tmp_path / "log"], ["--tables", tmp_path / "tables"]):
+        ended = report_command(*source, "--out", tmp_path / "out")
+        assert (ended.exit_code, ended.stderr) == (0, "")
+        assert ended.stdout.endswith(f"\n{tmp_path}/out/report.html\n")
+    of_log, of_tables = found
+    assert of_tables == of_log
+    assert [len(rows) for rows in of_log[0]] == [15, 1, 0, 1, 4]
 
 
 def test_either_a_log_or_tables_are_reported_on(told, tmp_path):

@@ -33,9 +33,9 @@ def assert_same(lines):
     """Either the columns refuse the lines, or both readers find the same rows; says whether they were taken."""
     if in_columns(lines) is None:
         return False
-    block = LineReader("a.jsonl").read(b"".join(line + b"\n" for line in lines), 1)
-    assert block.rows.equals(strictly(lines).rows)
-    assert not strictly(lines).malformed
+    block, expected = LineReader("a.jsonl").read(b"".join(line + b"\n" for line in lines), 1), strictly(lines)
+    assert block.rows.equals(expected.rows)
+    assert not expected.malformed
     return True
 
 

@@ -1,6 +1,7 @@
 """A run is killed in the midst of its work: each line counts once all the same.
 
-The steps within a task and a compaction are taken one by one in `test_log_file.py` and `test_folder.py`.
+The steps within a task and a compaction are taken one by one in `test_log_file.py` and `test_folder.py`, those of usage
+in `test_usage.py`.
 """
 
 import signal
@@ -28,7 +29,6 @@ def test_every_line_is_there_after_java_was_killed_and_then_the_driver(spark, tm
         write_file(folder, f"{number}.jsonl", [*own, b"torn", *again])
     moments = {
         "when a file has been read": (lambda: len(list(out.glob("_work/files/*.json"))) > 0, "java"),
-        "when usage is being added up": ((out / "usage_minute").exists, "driver"),
         "when a day is being compacted": (lambda: any(out.glob("_work/compact/day=*/rows")), "driver"),
     }
     for is_time, victim in moments.values():

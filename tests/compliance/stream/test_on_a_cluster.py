@@ -1,4 +1,8 @@
-"""`spark-submit` with the wheel, to a real master and a real worker: processes of their own, no local mode."""
+"""`spark-submit` with the wheel, to executors that are processes of their own.
+
+Spark's own `local-cluster` has a real cluster's master and worker in the driver's process: processes for these two
+would show nothing of the job. The tables are read without Spark, so that this test runs beside those of one session.
+"""
 
 import contextlib
 import os
@@ -7,61 +11,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from compliance.java import find_java
-from loadgen.real.process import free_port
 from tests.compliance.planted import QUICK_JAVA, planted, write_file
 from tests.compliance.stream.job_process import wait_until
-from tests.compliance.stream.recount import assert_all_there
-from tests.waiting import wait_for
+from tests.compliance.stream.recount import Recount
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[3]
-SPARK = Path(pyspark.__file__).parent
-DEPLOY = "org.apache.spark.deploy"
 
 
-def environment():
-    ours = {"JAVA_HOME": str(find_java()), "SPARK_HOME": str(SPARK), "JAVA_TOOL_OPTIONS": QUICK_JAVA}
-    return os.environ | ours | {"PYSPARK_PYTHON": sys.executable, "SPARK_NO_DAEMONIZE": "1"}
-
-
-@contextlib.contextmanager
-def running(log, *words):
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [SPARK / "bin/spark-class", *words], stdout=out, stderr=subprocess.STDOUT, env=environment()
-        )
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_for_words(log, words):
-    wait_for(lambda: words in log.read_text(), 120, log.read_text, pause_s=0.1)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """The folder of a master and a worker, and the master's URL."""
-    folder = tmp_path_factory.mktemp("cluster")
-    url = f"spark://127.0.0.1:{free_port()}"
-    here = ["--host", "127.0.0.1", "--webui-port", "0"]
-    with running(folder / "master.log", f"{DEPLOY}.master.Master", *here, "--port", url.rpartition(":")[2]):
-        wait_for_words(folder / "master.log", "I have been elected leader")
-        worker = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "worker"), url]
-        with running(folder / "worker.log", f"{DEPLOY}.worker.Worker", *here, *worker):
-            wait_for_words(folder / "worker.log", "Successfully registered with master")
-            yield folder, url
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dist")
+@pytest.fixture
+def wheel(tmp_path):
+    folder = tmp_path / "dist"
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(
         command, cwd=ROOT, env=os.environ | {"HATCH_BUILD_NO_HOOKS": "true"}, check=True, capture_output=True
@@ -71,16 +36,27 @@ def wheel(tmp_path_factory):
 
 
 @pytest.fixture
-def submit(tmp_path, cluster, wheel):
+def home(tmp_path):
+    """Of Spark, for this run: executors work in folders of it."""
+    folder = tmp_path / "spark"
+    folder.mkdir()
+    for part in Path(pyspark.__file__).parent.iterdir():
+        (folder / part.name).symlink_to(part)
+    return folder
+
+
+@pytest.fixture
+def submit(tmp_path, home, wheel):
     def submitted():
-        words = [SPARK / "bin/spark-submit", "--master", cluster[1], "--driver-memory", "512m"]
+        words = [home / "bin/spark-submit", "--master", "local-cluster[1,1,1024]", "--driver-memory", "512m"]
         words += ["--executor-memory", "512m", "--conf", "spark.driver.host=127.0.0.1", "--py-files", wheel]
         words += [ROOT / "deploy/compliance_job.py", "run", "--once"]
         words += ["--access-log", tmp_path / "log", "--out", tmp_path / "out"]
+        ours = {"JAVA_HOME": str(find_java()), "SPARK_HOME": str(home), "JAVA_TOOL_OPTIONS": QUICK_JAVA}
         return subprocess.Popen(
             [str(word) for word in words],
             cwd=tmp_path,
-            env=environment(),
+            env=os.environ | ours | {"PYSPARK_PYTHON": sys.executable},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -106,17 +82,21 @@ def working_executors(folder):
                     yield int(parent)
 
 
-def test_a_task_whose_executor_dies_is_tried_again_on_another(spark, tmp_path, cluster, submit):
+def test_a_task_whose_executor_dies_is_tried_again_on_another(tmp_path, home, submit):
     folder, out = tmp_path / "log", tmp_path / "out"
     write_file(folder, "a.jsonl", [*planted("again", 2000).encoded(), b"torn"])
     for number in range(2):
         write_file(folder, f"{number}.jsonl", [*planted(f"proxy-{number}", 60).encoded(), b"torn"])
     driver = submit()
-    wait_until(lambda: list(working_executors(cluster[0])), driver, every_s=0.05)
-    for executor in working_executors(cluster[0]):
+    wait_until(lambda: list(working_executors(home / "work")), driver, every_s=0.05)
+    for executor in working_executors(home / "work"):
         os.kill(executor, signal.SIGKILL)
     assert "6,363 lines, 3 malformed" in said_by(driver)
-    assert_all_there(spark, out, folder)
+    expected = Recount(folder)
+    rows = pq.read_table(out / "rows", columns=["proxy_id", "boot_id", "seq"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == sorted(expected.keys)
+    malformed = pq.read_table(out / "malformed", columns=["file", "line"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in malformed) == sorted(expected.malformed)
     # Executors of their own did the work: the one that died, and another.
-    (app,) = (cluster[0] / "worker").glob("app-*")
+    (app,) = (home / "work").glob("app-*")
     assert sorted(path.name for path in app.iterdir()) == ["0", "1"]
