@@ -1,11 +1,12 @@
 """Drains a process: its clients go on elsewhere, some at a time, before it ends.
 
-    SERVING ─begin─▶ DELAYING ─delay─▶ MOVING ─ all have left, or come back, or timeout ─▶ DRAINED
+    SERVING ─begin─▶ DELAYING ─delay─▶ MOVING ─ all have left, or timeout ─▶ DRAINED
 
 While it is DELAYING, `/readyz` is 503 and clients are served as before, until balancers have noticed. While it is
 MOVING, the connections with streams leave first (`proxy/session/leaving.py`), spread over a period, and those for
 lookups last: a client that has left one looks its topics up by the other. A client that connects is closed when it has
-greeted. Official clients then try the next address; a refused connection some of them log as an error.
+greeted. Official clients then try the next address; a refused connection some of them log as an error. However many
+come, the others leave in their time: any stranger can connect, and a client may crash again and again.
 """
 
 import asyncio
@@ -38,9 +39,6 @@ MOST_QUIET_NS: Final = 3 * NANOS_PER_SECOND
 """Most time for which that is awaited."""
 CLOSING_NS: Final = 2 * NANOS_PER_SECOND
 """Time before the timeout at which held entries are awaited no more, so that brokers can send their last receipts."""
-_STRAYS: Final = 4
-"""Clients that may come back beside two for each connection that has left: they try several proxies in turn, and those
-of one proxy alone try it again and again."""
 LOOK_S: Final = 0.02
 """Seconds between two looks at the clients that leave."""
 
@@ -61,8 +59,6 @@ class DrainOutcome(StrEnum):
     """All clients have left."""
     TIME_OVER = "time_over"
     """Some clients were left at the end of `drain.timeout`."""
-    CAME_BACK = "clients_came_back"
-    """Clients that had left came back: no other proxy serves them, and the next process is to start soon."""
     ENDED = "ended"
     """A second signal ended it."""
 
@@ -116,14 +112,13 @@ class DrainPlan(Generic[T]):
         """The time from which on connections without streams may leave."""
         self._open_since = self._quiet_since = begun
 
-    def look(self, now: int, connections: int, moved: int, came_back: int) -> None:
+    def look(self, now: int, connections: int, moved: int) -> None:
         """Note the time, and the state of the process.
 
         Args:
             now: The time.
             connections: The number of connections that are open.
             moved: The number of connections that have left since the begin.
-            came_back: The number of clients that came since the first one has left, and were closed.
         """
         if self.phase is Phase.DRAINED:
             return
@@ -131,8 +126,6 @@ class DrainPlan(Generic[T]):
             self._open_since = self._quiet_since = now
         if not connections and (not moved or self._is_quiet(now)):
             self.end(DrainOutcome.MOVED)
-        elif came_back > 2 * moved + _STRAYS:
-            self.end(DrainOutcome.CAME_BACK)
         elif now >= self._begun + self._times.timeout:
             self.end(DrainOutcome.TIME_OVER if connections else DrainOutcome.MOVED)
         elif self.phase is Phase.DELAYING and now >= self._begun + self._times.delay:
@@ -223,7 +216,7 @@ class DrainService:
         self._counters = engine.counters
         self._plan: DrainPlan[Session] | None = None
         self._leaving: dict[Session, None] = {}
-        self._came_back = 0
+        self._came = 0
         self._is_looking = False
         self._over = asyncio.Event()
         self._tasks = Tasks()
@@ -310,10 +303,10 @@ class DrainService:
     def _look(self, plan: DrainPlan[Session]) -> bool:
         """Look at the plan, and at the clients that leave; return whether the drain goes on."""
         now, counters, was_moving = self._engine.clock(), self._counters, plan.phase is Phase.MOVING
-        if counters.drain_refused["data"] > self._came_back:
-            self._came_back = counters.drain_refused["data"]
+        if counters.drain_refused["data"] > self._came:
+            self._came = counters.drain_refused["data"]
             plan.came(now)
-        plan.look(now, self.connections, counters.drain_moved["connections"], self._came_back)
+        plan.look(now, self.connections, counters.drain_moved["connections"])
         if plan.phase is Phase.MOVING and not was_moving:
             self._engine.admission.close()
             plan.fill([(session, session.stream_count()) for session in self._server.sessions], now)

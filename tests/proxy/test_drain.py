@@ -1,6 +1,7 @@
 """A process that drains, told as conversations with its clients."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -125,16 +126,26 @@ def test_client_that_comes_back_is_closed(draining: Draining) -> None:
     assert again.transport.is_eof_sent
 
 
-def test_drain_ends_if_no_other_proxy_takes_the_clients(draining: Draining) -> None:
+def test_clients_leave_in_their_time_however_many_connect(draining: Draining) -> None:
     pairs = [publisher(draining.world) for _ in range(100)]
+    brokers = [broker for _, broker in pairs]
     draining.begin()
-    draining.advance(5.5, *(broker for _, broker in pairs))
-    moved = draining.service.moved["connections"]
-    for _ in range(2 * moved + 10):
-        draining.world.client() >> connect(TARGET)
-    draining.advance(0.1)
-    assert draining.state == (Phase.DRAINED, DrainOutcome.CAME_BACK)
-    assert all(broker.is_gone for _, broker in pairs)
+    draining.advance(5.1, *brokers)
+    left: list[int] = []
+    for _ in range(20):
+        for _ in range(20):
+            stranger = draining.world.client()
+            stranger >> connect(TARGET)
+            assert stranger.transport.is_eof_sent
+            hang_up(stranger)
+        draining.advance(0.1, *brokers)
+        left.append(sum(client.transport.is_eof_sent for client, _ in pairs))
+    assert max(after - before for before, after in pairwise(left)) <= 10, "50 a second leave"
+    assert left[-1] == 100
+    assert all("CLOSE_PRODUCER" in client.heard_names() for client, _ in pairs)
+    hang_up(*(client for client, _ in pairs))
+    draining.advance(4)
+    assert draining.state == (Phase.DRAINED, DrainOutcome.MOVED)
 
 
 def test_held_entries_are_left_to_the_client_when_time_is_short(make_world: Make) -> None:

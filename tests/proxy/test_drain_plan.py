@@ -12,20 +12,20 @@ TIMES = DrainTimes(delay=5 * S, period=20 * S, timeout=30 * S)
 def moving(*streams: int, times: DrainTimes = TIMES) -> DrainPlan[int]:
     """A plan that begins to move connections with so many streams, at the end of its delay."""
     plan = DrainPlan[int](times, 0)
-    plan.look(times.delay, len(streams), 0, 0)
+    plan.look(times.delay, len(streams), 0)
     plan.fill(enumerate(streams), times.delay)
     return plan
 
 
 def test_process_without_connections_is_drained_at_once() -> None:
     plan = DrainPlan[int](TIMES, 0)
-    plan.look(0, 0, 0, 0)
+    plan.look(0, 0, 0)
     assert (plan.phase, plan.outcome) == (Phase.DRAINED, DrainOutcome.MOVED)
 
 
 def test_no_connection_is_due_before_the_delay_is_over() -> None:
     plan = DrainPlan[int](TIMES, 0)
-    plan.look(5 * S - 1, 1, 0, 0)
+    plan.look(5 * S - 1, 1, 0)
     assert plan.phase is Phase.DELAYING
     assert list(plan.due(5 * S)) == []
 
@@ -58,34 +58,25 @@ def test_connections_without_streams_are_due_when_time_is_short() -> None:
 def test_drain_is_over_when_no_client_has_come_for_a_while() -> None:
     plan = moving(1)
     assert list(plan.due(5 * S)) == [0]
-    plan.look(6 * S, 1, 0, 0)
+    plan.look(6 * S, 1, 0)
     plan.came(7 * S)
-    plan.look(7 * S + QUIET_NS - 1, 0, 1, 1)
+    plan.look(7 * S + QUIET_NS - 1, 0, 1)
     assert plan.phase is Phase.MOVING
-    plan.look(7 * S + QUIET_NS, 0, 1, 1)
+    plan.look(7 * S + QUIET_NS, 0, 1)
     assert plan.outcome is DrainOutcome.MOVED
 
 
 def test_clients_that_keep_coming_are_awaited_for_a_bounded_time() -> None:
     plan = moving(*[1] * 100)
-    plan.look(6 * S, 1, 99, 0)
+    plan.look(6 * S, 1, 99)
     plan.came(6 * S + MOST_QUIET_NS)
-    plan.look(6 * S + MOST_QUIET_NS, 0, 100, 100)
+    plan.look(6 * S + MOST_QUIET_NS, 0, 100)
     assert plan.outcome is DrainOutcome.MOVED
-
-
-def test_drain_ends_where_clients_find_no_other_proxy() -> None:
-    plan = moving(*[1] * 100)
-    plan.look(6 * S, 95, 5, 14)
-    assert plan.phase is Phase.MOVING
-    plan.look(6 * S, 95, 5, 15)
-    assert plan.outcome is DrainOutcome.CAME_BACK
-    assert list(plan.due(25 * S)) == []
 
 
 def test_timeout_of_zero_drains_nothing() -> None:
     plan = DrainPlan[int](DrainTimes(5 * S, 20 * S, 0), 0)
-    plan.look(0, 10, 0, 0)
+    plan.look(0, 10, 0)
     assert plan.outcome is DrainOutcome.TIME_OVER
 
 
@@ -93,7 +84,7 @@ def test_timeout_of_zero_drains_nothing() -> None:
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 40 * S)), max_size=10),
     st.lists(st.integers(S // 4, 3 * S), min_size=1, max_size=4),
     st.tuples(st.integers(0, 6 * S), st.integers(0, 25 * S), st.integers(0, 9 * S)),
-    st.integers(0, 2),
+    st.sampled_from([0, 1]),
 )
 def test_every_drain_ends_and_moves_each_connection_once(
     clients: list[tuple[int, int]], steps: list[int], spans: tuple[int, int, int], coming: int
@@ -103,10 +94,10 @@ def test_every_drain_ends_and_moves_each_connection_once(
     plan = DrainPlan[int](times, 0)
     is_open, leaves_at = dict(enumerate(streams for streams, _ in clients)), dict[int, int]()
     due: list[int] = []
-    now = moved = came_back = step = 0
+    now = moved = step = 0
     while True:
         was_moving = plan.phase is Phase.MOVING
-        plan.look(now, len(is_open), moved, came_back)
+        plan.look(now, len(is_open), moved)
         if plan.phase is Phase.DRAINED:
             break
         if plan.phase is Phase.MOVING and not was_moving:
@@ -122,7 +113,6 @@ def test_every_drain_ends_and_moves_each_connection_once(
             del is_open[connection]
             plan.gone(connection, now)
             moved += 1
-            came_back += coming
             if coming:
                 plan.came(now)
         assert len(due) == len(set(due)), "none is moved twice"

@@ -14,7 +14,7 @@ class ShownDrain(TypedDict):
     """A drain.
 
     `phase` is `serving`, `delaying` (not ready, and serving as before), `moving` or `drained`. `cause` is `SIGTERM` or
-    `rest`. `outcome` is `moved`, `time_over`, `clients_came_back` or `ended` (by a second signal). These and `since`
+    `rest`. `outcome` is `moved`, `time_over` or `ended` (by a second signal). These and `since`
     are null before. `connections` and `streams` are left, `moved_…` have gone on elsewhere.
     """
 
