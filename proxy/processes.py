@@ -2,7 +2,7 @@
 
     parent ─starts─▶ python -m proxy.processes SPEC    one for each index, again and again
        │  ◀─Serving, then a beat a second─┤            over a socket pair; the end of either side ends the child
-       └─SIGTERM, SIGHUP─────────────────▶┘
+       └─SIGTERM, SIGHUP─────────────────▶┘            SIGUSR2: each is ended and started again, in turn
 
 The parent holds the ports, serves no client and knows no limit. The kernel spreads connections over the processes
 (SO_REUSEPORT); the fleet makes one limit hold over all processes.
@@ -133,8 +133,8 @@ class ChildProcess:
         self._patience_s = patience_s
         self._clock = clock
         self._process: Process | None = None
-        self._is_ending = False
-        self.has_served = asyncio.Event()
+        self._is_ending = self._is_replaced = False
+        self.has_served, self._next_serves = asyncio.Event(), asyncio.Event()
         self._log = structlog.get_logger().bind(process=spec.index)
 
     async def keep(self) -> None:
@@ -145,6 +145,9 @@ class ChildProcess:
             code = await self._run()
             if self._is_ending or not self.has_served.is_set():
                 return
+            if self._is_replaced:
+                self._is_replaced = False
+                continue
             pause_s = next_pause(pause_s, self._clock() - began)
             self._log.error("process ended", code=code, next_in_s=pause_s)
             await asyncio.sleep(pause_s)
@@ -152,6 +155,21 @@ class ChildProcess:
     async def stop(self, number: signal.Signals) -> None:
         """Send a signal that ends the process after it has sent the bytes left; kill it if that takes too long."""
         self._is_ending = True
+        await self._end(number)
+
+    async def replace(self) -> None:
+        """Have the process that runs drain and end; return when the next one serves, by the configuration of then.
+
+        Raises:
+            TimeoutError: If it does not serve in time; it is started again and again.
+        """
+        self._next_serves.clear()
+        self._is_replaced = self._process is not None
+        await self._end(signal.SIGTERM)
+        async with asyncio.timeout(START_S):
+            await self._next_serves.wait()
+
+    async def _end(self, number: signal.Signals) -> None:
         self.signal(number)
         process = self._process
         if process is None:
@@ -195,6 +213,7 @@ class ChildProcess:
             if first:
                 self.serving = msgspec.json.decode(first, type=Serving)
                 self.has_served.set()
+                self._next_serves.set()
                 self._log.info("process serves", pid=self._process and self._process.pid, **self.serving)
             while first:
                 async with asyncio.timeout(SILENT_S):
@@ -233,7 +252,9 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> No
         members = config.processes if config.fleet is None else 0
         source = None if file is None else str(file)
         specs = [Spec(source, flags, index, ports, members) for index in range(config.processes)]
-        await _keep([ChildProcess(spec, config.drain.timeout + config.linger) for spec in specs])
+        children = [ChildProcess(spec, config.drain.timeout + config.linger) for spec in specs]
+        replacing = Replacing(children, config, lambda: load_config(file, flags, dict(os.environ)))
+        await _keep(children, replacing)
 
 
 def _spread_store(config: Config) -> None:
@@ -254,7 +275,58 @@ def _spread_store(config: Config) -> None:
         structlog.get_logger().warning(warning)
 
 
-async def _keep(children: Sequence[ChildProcess]) -> None:
+class Replacing:
+    """Replaces all processes, one after the other, on SIGUSR2; the others serve meanwhile.
+
+    Args:
+        children: The processes.
+        config: The configuration that the parent has read at its start.
+        read: Reads the configuration again. Raises ConfigError.
+    """
+
+    def __init__(self, children: Sequence[ChildProcess], config: Config, read: Callable[[], Config]) -> None:
+        self._children = children
+        self._config = config
+        self._read = read
+        self._tasks = Tasks()
+        self._is_under_way = False
+
+    def begin(self) -> None:
+        """Begin, if it is not under way, and the configuration can be used by this parent."""
+        if not self._is_under_way:
+            self._is_under_way = True
+            self._tasks.start(self._run(), "replace the processes")
+
+    def stop(self) -> None:
+        """Do no more."""
+        self._tasks.cancel()
+
+    async def _run(self) -> None:
+        log = structlog.get_logger()
+        try:
+            problem = await asyncio.to_thread(self._problem)
+            if problem:
+                log.error("processes are not replaced", error=problem)
+                return
+            for child in self._children:
+                await child.replace()
+            log.info("all processes are replaced", processes=len(self._children))
+        except TimeoutError:
+            log.error("processes are not replaced: the last one does not serve; its own lines say why")  # noqa: TRY400
+        finally:
+            self._is_under_way = False
+
+    def _problem(self) -> str:
+        """Return the reason for which the configuration of now cannot be used; empty if there is none."""
+        try:
+            config = self._read()
+        except ConfigError as error:
+            return "; ".join(map(str, error.problems))
+        own = {key for key in ("listen", "processes") if getattr(config, key) != getattr(self._config, key)}
+        return f"the parent itself must be restarted for {', '.join(sorted(own))}" if own else ""
+
+
+async def _keep(children: Sequence[ChildProcess], replacing: Replacing) -> None:
     """Keep all running until a signal ends them. The first one serves before the others begin: it reports mistakes."""
     log, ending, loop = structlog.get_logger(), asyncio.Event(), asyncio.get_running_loop()
     end_by = signal.SIGTERM
@@ -273,7 +345,6 @@ async def _keep(children: Sequence[ChildProcess]) -> None:
             ending.set()
 
     loop.add_signal_handler(signal.SIGHUP, pass_on, signal.SIGHUP)
-    loop.add_signal_handler(signal.SIGUSR2, log.error, "no takeover: it is not possible with `processes`")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
     ends = loop.create_task(ending.wait())
@@ -289,12 +360,14 @@ async def _keep(children: Sequence[ChildProcess]) -> None:
                 raise StartError("a process did not come up; its lines above say why")
         if not ending.is_set():
             log.info("all processes serve", processes=len(children))
+            loop.add_signal_handler(signal.SIGUSR2, replacing.begin)
             tasks.start(manager.serving(), "report to the service manager")
         await ends
         manager.ending()
         log.info("ending", processes=len(children))
     finally:
         tasks.cancel()
+        replacing.stop()
         await asyncio.gather(*(child.stop(end_by) for child in children))
         await asyncio.gather(*keepers)
     log.info("ended")

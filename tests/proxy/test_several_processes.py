@@ -196,6 +196,29 @@ def test_signal_to_the_parent_drains_all_processes(start: Start) -> None:
     assert sum(line["connections"] for line in drained) >= len(clients)
 
 
+def test_processes_are_replaced_in_turn_by_one_signal(both: Processes) -> None:
+    """The next ones have a configuration that needs a restart; one that cannot be used replaces no process."""
+    file = both.sluice.access_log.parent / "sluice.yaml"
+    before = file.read_text()
+    pids = {both.pid(index) for index in range(2)}
+    file.write_text(before + "linger: never\n")
+    os.kill(both.parent.pid, signal.SIGUSR2)
+    both.wait_for("processes are not replaced")
+    metrics = free_ports(0, 0)[0]
+    file.write_text(before + f"metrics: 127.0.0.1:{metrics}\n")
+    with closing(new_client(both.address)) as client:
+        producer = client.create_producer("persistent://other/shop/orders")
+        os.kill(both.parent.pid, signal.SIGUSR2)
+        while not both.lines("all processes are replaced"):
+            producer.send(b"1")
+            both.parent.check_running()
+    assert not pids & {both.pid(index) for index in range(2)}
+    assert [line["metrics"] for line in both.lines("process serves")[-2:]] == [
+        f"127.0.0.1:{metrics + index}" for index in range(2)
+    ]
+    assert both.lines("process ended") == []
+
+
 async def test_a_start_is_cancelled_where_the_parent_ends() -> None:
     ours, theirs = socket.socketpair()
     link = ParentLink(theirs.detach(), 0)
