@@ -397,7 +397,8 @@ class Limiter:
         is_calm: Whether the next wait calls `on_activity`. Always false if the limiter is not shared.
         shared_units: Units whose demand was last reported to other processes. `SharedLimits` keeps it here, where it
             takes the least memory.
-        shares: Parts per million of messages and of bytes that this process has.
+        shares: Parts per million of messages and of bytes that this process has: those of a lease, or those that are
+            left where another process takes over (`handing.py`).
         quota: Lower rates of messages, peak messages, bytes and peak bytes that hold beside those of `limit`, as
             another process has these for the same limit.
         is_rejecting: Whether entries over the limit are refused instead of held.
@@ -680,9 +681,40 @@ class Limiter:
             self.quota = quota
             self._put_in_force(self.limit, now)
         self._share_out(now)
+        self._share_changed(now)
+
+    def _share_changed(self, now: int) -> None:
         self.wakes_at = None  # as in `retune`
         if self._idle_from >= 0:
             self.is_waited_on(now)
+
+    def hand(self, ppm: int, now: int) -> "LeftBalances":
+        """Keep a share, and return the balances that another process gets with the rest; see `TokenBucket.hand`."""
+        self.count_idle(now)
+        self.shares = (ppm, ppm)
+        balances = tuple([None if bucket is None else bucket.hand(ppm, now) for bucket in self._buckets])
+        self._share_changed(now)
+        return balances
+
+    def receive(self, ppm: int, balances: "LeftBalances", now: int, *, fills: bool) -> None:
+        """Have a larger share, and the balances that come with it; see `TokenBucket.receive`.
+
+        Args:
+            ppm: The whole share of this process from now on.
+            balances: The tokens or debts that come.
+            now: Monotonic nanoseconds.
+            fills: Whether a bucket is full for which none come; else it gets none.
+        """
+        self.count_idle(now)
+        has_begun = self.shares[0] > 0
+        self.shares = (ppm, ppm)
+        for bucket, left in zip(self._buckets, balances, strict=True):
+            if bucket is not None and (fills or left is not None):
+                bucket.receive(left, ppm, now)
+        self._share_out(now)
+        if not has_begun:
+            self._note_began(now)
+        self._share_changed(now)
 
     def update_windows(self) -> None:
         """Give a limit of deliveries the credit windows that its values and shares need: for messages and for bytes.
@@ -722,11 +754,10 @@ class Limiter:
         return bool(counting), bool(weighing)
 
     def _share_out(self, now: int) -> None:
-        if self.lease is not None:
-            for bucket in self._counting:
-                bucket.share(self.shares[0], now)
-            for bucket in self._weighing:
-                bucket.share(self.shares[1], now)
+        for bucket in self._counting:
+            bucket.share(self.shares[0], now)
+        for bucket in self._weighing:
+            bucket.share(self.shares[1], now)
 
     def _put_in_force(self, limit: Limit, now: int, *, follows: bool = False) -> None:
         """Set the mode, and a bucket for each rate: an existing bucket changes, a new one starts full."""

@@ -9,6 +9,7 @@ from sys import getsizeof
 from typing import Final
 
 from limiter.backlogs import Backlogs
+from limiter.handing import HandedLimits, OtherProcess
 from limiter.levels import ANYBODY, INDEXED, LEVEL_OF_WORD, Client, Part, StreamIdentity, Topic
 from limiter.limiter import Entry, Limiter, LimitRates, Scope, Stream
 from limiter.names import counted_as
@@ -112,6 +113,8 @@ class LimiterCache:
 
     Attributes:
         by_scope: The limiters.
+        first: As given.
+        handed: The shares of this process while another one takes over; None: there is no other one.
         tuned: Limiters that got another value while streams were within them: waiting streams must be woken.
         debts: Bytes that limiters without streams take.
         forgiven: The number of limiters that were forgotten before they were full.
@@ -137,8 +140,8 @@ class LimiterCache:
         self._relative = relative
         self._on_retune = on_retune
         self._shared = shared
-        self._is_halved = False
-        self._first = FirstBalances() if first is None else first
+        self.handed: HandedLimits | None = None
+        self.first = FirstBalances() if first is None else first
         self._resting: OrderedDict[Scope, None] = OrderedDict()
         """Limiters without streams, in the order of their last check."""
 
@@ -148,23 +151,23 @@ class LimiterCache:
         if entry.scope in self._resting:
             self._owe(entry.scope, -1)
             self._use(entry.scope, address)
+            if self.handed is not None:
+                self.handed.used(self.by_scope[entry.scope])
         limiter = self.by_scope.get(entry.scope)
         if limiter is None:
             limiter = self.by_scope[entry.scope] = self._made(entry.scope, limit, entry.source, now)
-            self.fit(limiter, now)
-            self._first.begin(limiter, now)
+            if self.handed is None or not self.handed.made(limiter, now):
+                self.first.begin(limiter, now)
             self._use(entry.scope, address)
         elif limiter.is_observed != (limit.mode == "observe"):
             self._on_retune(limiter, now)
             in_force = limiter.rates()
             limiter = self._replaced(limiter, limit, entry.source, now)
-            self.fit(limiter, now)
             self._report_retuned(limiter, in_force, now)
         elif limiter.limit != limit or limiter.source != entry.source:
             self._on_retune(limiter, now)
             in_force = limiter.rates()
             limiter.retune(limit, entry.source, now)
-            self.fit(limiter, now)
             self._report_retuned(limiter, in_force, now)
             if limiter.streams:
                 self.tuned[limiter] = None
@@ -177,23 +180,8 @@ class LimiterCache:
         for limiter in changed:
             self._on_retune(limiter, now)
             limiter.retune(limits[limiter.scope], limiter.source, now)
-            self.fit(limiter, now)
             limiter.update_windows()
         return changed
-
-    def halve(self, now: int, *, is_halved: bool) -> None:
-        """Have limiters half of their limits, or the whole again: new ones at once, the others by `fit`.
-
-        Up to now the other process had its half. So limiters that are made later begin empty as of now, if any do.
-        """
-        self._is_halved = is_halved
-        if not is_halved and self._first.empty_since is not None:
-            self._first.empty_at(now)
-
-    def fit(self, limiter: Limiter, now: int) -> None:
-        """Put in force the part of a limit that this process has while another one drains."""
-        if limiter.lease is None and (self._is_halved or limiter.quota != WHOLE_LIMIT):
-            limiter.share(limiter.shares, halves(limiter.limit) if self._is_halved else WHOLE_LIMIT, now)
 
     def outdate(self, kinds: Collection[tuple[str, str]]) -> None:
         """End the shares of limiters without streams whose values may be outdated.
@@ -234,6 +222,8 @@ class LimiterCache:
                     forgotten += self._forgiven_for(limiter.scope)
                     self._owe(limiter.scope, 1)
                 resting[limiter.scope] = None
+                if self.handed is not None:
+                    self.handed.rested(limiter, now)
                 checked = [self._check_oldest(now, KEPT) for _ in range(2)]
                 forgotten += [oldest for oldest in checked if oldest is not None]
         return forgotten
@@ -290,7 +280,8 @@ class LimiterCache:
         if len(self._resting) <= most_full:
             return None
         scope = next(iter(self._resting))
-        if self.by_scope[scope].is_idle(now):
+        oldest = self.by_scope[scope]
+        if oldest.is_idle(now) and (self.handed is None or self.handed.may_be_forgotten(oldest)):
             return self._forget(scope)
         self._resting.move_to_end(scope)
         return None
@@ -307,19 +298,6 @@ class LimiterCache:
         limiter = Limiter(scope, limit, source, now, self._shared.lease, self._shared.on_activity)
         self._shared.made(limiter, now)
         return limiter
-
-
-WHOLE_LIMIT: Final[LimitRates] = (None, None, None, None)
-
-
-def halves(limit: Limit) -> LimitRates:
-    """Return half of each rate of a limit, and of its burst."""
-    rates = (limit.messages, limit.peak_messages, limit.size, limit.peak_size)
-    messages, peak_messages, size, peak_size = [
-        None if rate is None else replace(rate, period_ns=2 * rate.period_ns, burst=max(1, rate.burst // 2))
-        for rate in rates
-    ]
-    return messages, peak_messages, size, peak_size
 
 
 def memory_of(scope: Scope) -> int:
@@ -446,6 +424,11 @@ class Registry:
         self._rest(_all_of(stream), now)
         self._scheduler.journal.ended(stream)
         return dropped
+
+    @property
+    def first(self) -> FirstBalances:
+        """The balances with which limiters begin."""
+        return self._limiters.first
 
     @property
     def limiters(self) -> dict[Scope, Limiter]:
@@ -617,16 +600,18 @@ class Registry:
         for window in [window for limiter in limiters for window in limiter.windows]:
             window.serve()
 
-    def halve(self, clock: Callable[[], int], *, is_halved: bool) -> Iterator[None]:
-        """Have half of each limit, as another process has the other half, or the whole; a limiter in each step."""
-        self._limiters.halve(clock(), is_halved=is_halved)
-        for limiter in list(self._limiters.by_scope.values()):
-            now = clock()
-            if self._limiters.by_scope.get(limiter.scope) is limiter:
-                self._scheduler.journal.retuned(limiter, now)
-                self._limiters.fit(limiter, now)
-                self._serve_shared([limiter], now)
-            yield
+    def hand_over(self, other: OtherProcess, *, has_all: bool) -> HandedLimits:
+        """Share all limits with another process from now on: `has_all` says that it takes over from this one."""
+        limiters, changed = self._limiters, self._scheduler.journal.retuned
+        handed = HandedLimits(limiters.by_scope, limiters.first, other, changed, self._serve_shared, has_all=has_all)
+        limiters.handed = handed
+        return handed
+
+    def keep_all(self, clock: Callable[[], int], empty_since: int | None = None, *, is_orderly: bool) -> Iterator[None]:
+        """Have all limits whole, as the other process has ended; see `HandedLimits.over`. A limiter in each step."""
+        handed, self._limiters.handed = self._limiters.handed, None
+        if handed is not None:
+            yield from handed.over(clock, empty_since, is_orderly=is_orderly)
 
     def _serve_shared(self, limiters: list[Limiter], now: int) -> None:
         """Wake the streams of limiters that have another share, or may use theirs again."""

@@ -44,6 +44,16 @@ class FirstBalances:
         """Have all limiters begin as if their buckets had been empty at that time, and forget all balances."""
         self.empty_since, self._left = now, {}
 
+    def replace(self, left: dict[Scope, LeftBalances], left_at: int, empty_since: int | None) -> None:
+        """Have all limiters begin with other balances; arguments as for a new object."""
+        self._left, self._left_at, self.empty_since = left, left_at, empty_since
+
+    def take(self, scope: Scope, now: int) -> tuple[LeftBalances, int | None]:
+        """Take the balances of a limiter that another process makes; None where it was full, or empty at that time."""
+        balances = self._left.pop(scope, None)
+        aged = None if balances is None else at(balances, self._left_at, now)
+        return aged or (None,) * 4, self.empty_since if balances is None else None
+
     def begin(self, limiter: Limiter, now: int) -> None:
         """Give a new limiter its balances. A balance is given once: a limiter that was forgotten since was full."""
         balances = self._left.pop(limiter.scope, None)
@@ -58,6 +68,10 @@ class FirstBalances:
             balances = limiter.left(now)
             if balances is not None:
                 yield limiter.scope, balances
+        yield from self.kept(now)
+
+    def kept(self, now: int) -> Iterator[tuple[Scope, LeftBalances]]:
+        """Yield the balances of limiters that were not made in this process, and are not full."""
         for scope, balances in list(self._left.items()):
             aged = at(balances, self._left_at, now)
             if aged is not None:

@@ -168,6 +168,8 @@ class TokenBucket:
     share, so that the first message of a newcomer need not wait. As each has room for at most a token more than its
     share of the burst, all together pass over any interval at most burst + rate * time + an entry each.
 
+    The bucket of a process that another one takes over has a share as well (`hand`, `receive`), without a lease.
+
     Args:
         rate: Tokens per period, and the capacity.
         now: Nanoseconds of a monotonic clock, as everywhere below. The bucket starts full, if it is not leased.
@@ -250,7 +252,7 @@ class TokenBucket:
     def _ns_for(self, missing: int, now: int) -> int:
         if missing <= 0:
             return 0
-        if self._lease is not None and (self._per_ns == 0 or now >= self._lease.until):
+        if self._per_ns == 0 or (self._lease is not None and now >= self._lease.until):
             return NEVER_NS
         return -(-missing // self._per_ns)
 
@@ -383,6 +385,45 @@ class TokenBucket:
             self.change(rate, self._earned_at)
         self._earn(now)
         self._overflow = 0
+
+    def hand(self, ppm: int, now: int) -> LeftBalance:
+        """Keep `ppm` parts per million, fewer than before; return the tokens that another process gets with the rest.
+
+        A part keeps the tokens that it has room for, and the whole debt. Without any, the other process gets both.
+        """
+        whole = _parts(self.rate, WHOLE)[1]
+        tokens = self._earn(now) * whole // self._per_token
+        made_at = self._made_at if now < self._paid_at else self.rate
+        self.share(ppm, now)
+        if ppm == 0:
+            self._balance = 0
+            self._note_payday()
+        else:
+            tokens = max(0, tokens + -self._balance * whole // self._per_token)
+        return LeftBalance(self.rate, tokens, made_at)
+
+    def receive(self, left: LeftBalance | None, ppm: int, now: int) -> None:
+        """Have `ppm` parts per million, more than before, and the tokens or the debt that come with them.
+
+        Args:
+            left: These, at the rate of the other process; where that is another one, see `change`. None: a full bucket.
+            ppm: The whole share of this process from now on.
+            now: Monotonic nanoseconds.
+        """
+        self._earn(now)
+        self.share(ppm, now)
+        if left is None:
+            self._balance = max(self._balance, self._full)
+        else:
+            other = TokenBucket(left.rate, now)
+            other.begin(left, now, now)
+            if left.rate != self.rate:
+                other.change(self.rate, now)
+            if other._balance < 0:
+                self._made_at = left.made_at
+            come = other._balance * self._per_token // other._per_token
+            self._balance = min(self._balance + come, self._capacity)
+        self._note_payday()
 
     def is_full(self, now: int) -> bool:
         """Return whether the balance is at least that of a new bucket; for a leased one, whether its share is full."""

@@ -141,6 +141,10 @@ class Admission:
         """Let no client in any more."""
         self.is_draining = True
 
+    def open(self) -> None:
+        """Let clients in again."""
+        self.is_draining = False
+
     def admit(
         self, asked: Iterable[AskedBound], client: str, source: str, topic: Topic | None = None
     ) -> tuple[Slot, ...]:

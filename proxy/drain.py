@@ -282,23 +282,34 @@ class DrainService:
             self._plan.end(DrainOutcome.ENDED)
             self._over.set()
 
+    def cancel(self) -> None:
+        """Let clients in again, as no other process serves them; those that have begun to leave come back."""
+        if self._plan is not None:
+            self._plan, self.cause, self.begun_at_ns = None, "", 0
+            self._counters.draining = 0
+            self._engine.admission.open()
+            leaving, self._leaving = self._leaving, {}
+            for session in leaving:
+                session.shut_down()
+
     def stop(self) -> None:
         """Do no more: the process ends."""
         self._tasks.cancel()
 
     async def _run(self, plan: DrainPlan[Session]) -> None:
         try:
-            while self._look(plan):  # noqa: ASYNC110 - times, and clients, are looked at
+            while self._plan is plan and self._look(plan):  # noqa: ASYNC110 - times, and clients, are looked at
                 await asyncio.sleep(LOOK_S)
         except Exception:  # noqa: BLE001 - whatever is wrong, the process must be able to end
             structlog.get_logger().exception("drain failed")
             plan.end(DrainOutcome.ENDED)
         finally:
-            self._engine.admission.close()
-            self._server.end_sessions()
-            if self.moved or plan.outcome is not DrainOutcome.MOVED:
-                self._log_outcome(plan)
-            self._over.set()
+            if self._plan is plan:
+                self._engine.admission.close()
+                self._server.end_sessions()
+                if self.moved or plan.outcome is not DrainOutcome.MOVED:
+                    self._log_outcome(plan)
+                self._over.set()
 
     def _look(self, plan: DrainPlan[Session]) -> bool:
         """Look at the plan, and at the clients that leave; return whether the drain goes on."""
@@ -324,7 +335,7 @@ class DrainService:
         for session in list(self._leaving):
             session.leave(is_late=is_late)
             if session.has_ended:
-                del self._leaving[session]
+                self._leaving.pop(session, None)
                 plan.gone(session, now)
             yield
 

@@ -72,8 +72,8 @@ class _Head(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _Numbers = tuple[int, int, int]
-_Balance = tuple[_Numbers, int, _Numbers]
-_Line = tuple[str, str, str, str, str, tuple[_Balance | None, _Balance | None, _Balance | None, _Balance | None]]
+Balance = tuple[_Numbers, int, _Numbers]
+_Line = tuple[str, str, str, str, str, tuple[Balance | None, Balance | None, Balance | None, Balance | None]]
 
 
 class StateError(Exception):
@@ -211,7 +211,7 @@ class LimitState:
         """Return the file with the present balances, in pieces, and the number of limiters with balances."""
         now, lines, size, empty_since = self._clock(), list[bytes](), 0, self.first.empty_since
         for scope, balances in self.first.left(limiters, now):
-            line = _ENCODER.encode((*scope, tuple(map(_written, balances)))) + b"\n"
+            line = _ENCODER.encode((*scope, tuple(map(written, balances)))) + b"\n"
             size += len(line)
             if size > MOST_STATE - _ROOM:
                 empty_since = now
@@ -311,18 +311,20 @@ def _not_full(lines: Iterator[bytes], left_at: int, now: int) -> Iterator[tuple[
     try:
         for line in lines:
             direction, level, name, tenant, namespace, balances = _LINES.decode(line)
-            read = tuple(map(_read, balances))
-            if at(read, left_at, now) is not None:
-                yield Scope(direction, intern(level), name, intern(tenant), intern(namespace)), read
+            left = tuple(map(read, balances))
+            if at(left, left_at, now) is not None:
+                yield Scope(direction, intern(level), name, intern(tenant), intern(namespace)), left
     except (msgspec.DecodeError, ValueError) as error:
         raise StateError(f"a line of it cannot be read: {error}") from None
 
 
-def _written(balance: LeftBalance | None) -> _Balance | None:
+def written(balance: LeftBalance | None) -> Balance | None:
+    """Return a balance as files and messages have it."""
     return None if balance is None else (_numbers(balance.rate), balance.parts, _numbers(balance.made_at))
 
 
-def _read(balance: _Balance | None) -> LeftBalance | None:
+def read(balance: Balance | None) -> LeftBalance | None:
+    """Return the balance that was written so."""
     return None if balance is None else LeftBalance(_rate(balance[0]), balance[1], _rate(balance[2]))
 
 

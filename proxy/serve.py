@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ import structlog
 import uvloop
 
 from fleet.messages import WrittenLimits
+from limiter.handing import LOOK_S, HandedLimits
 from limiter.limiter import Limiter
 from limiter.policies import LimitTally, Policies
 from protocol.endpoint import Endpoint
@@ -65,7 +66,7 @@ from proxy.service_manager import ServiceManager
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
 from proxy.slices import Work
-from proxy.takeover import START_S, Door, Handovers, Successor, TakeoverError
+from proxy.takeover import START_S, Door, Handovers, SocketLink, Successor, TakeoverError
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 
 _LOOK_S = 0.2
@@ -172,7 +173,9 @@ class Proxy:
         self._source = source
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop in which the proxy serves; None before `start` and after `stop`."""
-        self._tasks = Tasks()
+        self._tasks, self._looks, self._ends = Tasks(), Tasks(), Tasks()
+        self._sharing: tuple[SocketLink, HandedLimits] | None = None
+        """The limits that another process shares, and the link to it."""
         self._listeners: dict[str, Listener] = {}
         self._successor = successor
         self.ended = asyncio.Event()
@@ -318,37 +321,57 @@ class Proxy:
         return listen, admin
 
     async def _begin_after(self, successor: Successor) -> None:
-        """Wait until this process may serve; its limits begin with empty buckets then."""
-        if self.drain.cause:
-            raise StartError("takeover: this process was ended before it served; the running one goes on")
+        """Wait until this process may serve; it has nothing of any limit then, and asks the one before."""
+        self._refuse_if_ended()
         try:
             await successor.ready()
         except TakeoverError as error:
             raise StartError(f"takeover: {error}") from None
-        if self.limit_state is not None:
-            self.limit_state.first.empty_at(self.engine.clock())
-        if not successor.is_alone:
-            await self.halve(is_halved=True)
+        self._refuse_if_ended()
+        if successor.is_alone:
+            self.engine.registry.first.empty_at(self.engine.clock())
+        else:
+            self.share_limits(successor.link, has_all=False)
+
+    def _refuse_if_ended(self) -> None:
+        if self.drain.cause:
+            raise StartError("takeover: this process was ended before it served; the running one goes on")
 
     async def _share_until_alone(self, successor: Successor) -> None:
-        """Have half of each limit until the process before has ended; then the next one may take over."""
+        """Share limits until the process before has ended; then the next one may take over."""
         await successor.serves()
-        await self.halve(is_halved=False)
+        await self.keep_all_limits()
         structlog.get_logger().info("takeover is over: the process before has ended")
         if self.handovers is not None:
             self.handovers.start()
 
-    async def halve(self, *, is_halved: bool) -> None:
-        """Have half of each limit, or the whole again."""
+    def share_limits(self, link: SocketLink, *, has_all: bool) -> None:
+        """Share all limits with the process at the other end of a link; `has_all`: it takes over from this one."""
+        self._sharing = link, self.engine.registry.hand_over(link, has_all=has_all)
+        link.share(self._sharing[1])
+        self._looks.start(self._look_at_shares(self._sharing[1]), "share limits with the other process")
+
+    async def _look_at_shares(self, limits: HandedLimits) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self._in_slices(limits.look())
+
+    async def keep_all_limits(self) -> None:
+        """Have each limit whole again: the other process has ended."""
+        if self._sharing is not None:
+            over, self._sharing = self._sharing[0].over, None
+            self._looks.cancel()
+            registry, empty_since = self.engine.registry, None if over is None else over.empty_since
+            await self._in_slices(registry.keep_all(self.engine.clock, empty_since, is_orderly=over is not None))
+
+    async def _in_slices(self, units: Iterator[None]) -> None:
         done = asyncio.Event()
-        self.engine.slices.run(
-            Work.POLICIES, self.engine.registry.halve(self.engine.clock, is_halved=is_halved), done.set
-        )
+        self.engine.slices.run(Work.POLICIES, units, done.set)
         await done.wait()
 
     def end_after_drain(self) -> None:
         """End this process as soon as its drain is over."""
-        self._tasks.start(self._end_after_drain(), "end after the drain")
+        self._ends.start(self._end_after_drain(), "end after the drain")
 
     async def _end_after_drain(self) -> None:
         await self.drain.over()
@@ -375,6 +398,12 @@ class Proxy:
         self.server.stop_listening()
         for listener in self._listeners.values():
             listener.stop_listening()
+
+    async def serve_again(self) -> None:
+        """Serve as before the drain: no other process has the sockets any more."""
+        self._ends.cancel()
+        self.drain.cancel()
+        await self.accept_again()
 
     async def lend_store(self) -> None:
         """Lend the policy store to the next process."""
@@ -408,6 +437,10 @@ class Proxy:
         if self.policy_topic is not None:
             await self.policy_topic.stop()
         self.intervals.stop()
+        self._looks.cancel()
+        if self._sharing is not None:
+            link, limits = self._sharing
+            await link.leave(limits.leave(self.engine.clock), self.engine.registry.first.empty_since)
         await asyncio.to_thread(self._leave_limits, list(self.engine.registry.limiters.values()))
         is_whole = await asyncio.to_thread(self.access.close)
         troubles = [str(state.reason) for state in self.access.degraded()]
@@ -418,6 +451,7 @@ class Proxy:
         for listener in self._listeners.values():
             await listener.stop()
         self._tasks.cancel()
+        self._ends.cancel()
         await self.service.close()
         if self.handovers is not None:
             self.handovers.stop()
@@ -431,7 +465,8 @@ class Proxy:
             self._tasks.start(keeper.keep(), "make the fleet's namespace")
 
     def _leave_limits(self, limiters: list[Limiter]) -> None:
-        if self.limit_state is None or (self.handovers is not None and self.handovers.is_under_way):
+        is_replaced = self.handovers is not None and self.handovers.is_under_way
+        if self.limit_state is None or is_replaced or self._sharing is not None:
             return
         try:
             count = self.limit_state.end(limiters)
@@ -661,12 +696,14 @@ class Handed:
         proxy: This process.
         manager: The manager of its service.
         process: The id of the next process.
+        link: The connection to it.
     """
 
-    def __init__(self, proxy: Proxy, manager: ServiceManager, process: int) -> None:
+    def __init__(self, proxy: Proxy, manager: ServiceManager, process: int, link: SocketLink) -> None:
         self._proxy = proxy
         self._manager = manager
         self._process = process
+        self._link = link
         self._is_given = False
 
     async def lend(self) -> Sockets:
@@ -675,28 +712,28 @@ class Handed:
         return self._proxy.sockets()
 
     async def give(self) -> None:
-        """Accept no more, and have half of each limit."""
+        """Accept no more, and share all limits."""
         self._is_given = True
         self._proxy.pause_accepting()
-        await self._proxy.halve(is_halved=True)
+        self._proxy.share_limits(self._link, has_all=True)
 
     async def take_back(self) -> None:
-        """Undo `lend` and `give`."""
+        """Undo `lend`, `give` and `leave`."""
         if self._is_given:
-            await self._proxy.accept_again()
-            await self._proxy.halve(is_halved=False)
+            await self._proxy.keep_all_limits()
+            await self._proxy.serve_again()
         await self._proxy.take_files_back()
 
     def leave(self) -> None:
-        """Listen no more, and have all clients leave."""
+        """Have all clients leave, and end then."""
         self._manager.replaced(self._process)
-        self._proxy.stop_listening()
         self._proxy.drain.begin("takeover", is_replaced=True)
         self._proxy.end_after_drain()
 
-    def end(self) -> None:
-        """End at once."""
-        self._proxy.drain.end()
+    async def release(self) -> None:
+        """Listen no more, and have each limit whole."""
+        self._proxy.stop_listening()
+        await self._proxy.keep_all_limits()
 
 
 class Parent(Protocol):
@@ -811,6 +848,8 @@ def _drain_or_end(proxy: Proxy) -> Callable[[], None]:
     def on_signal() -> None:
         nonlocal is_first
         if is_first:
+            if not proxy.readiness.is_accepting:
+                structlog.get_logger().info("ended before it serves")
             proxy.drain.begin("SIGTERM")
             proxy.end_after_drain()
         else:

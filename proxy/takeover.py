@@ -3,38 +3,46 @@
     running process                                             new process (`sluice serve --takeover`)
     SERVING                                            ◀─ asks ─  connects to the socket in `drain.state`
     LENT     lends the policy store                    ─ offer ─▶ with the listening sockets; it starts, accepts nothing
-    GIVEN    accepts no more, has half of each limit  ◀─ ready ─
-                                                        ─── go ─▶ accepts, has the other half of each limit
-    LEAVING  its clients leave, as in a drain        ◀─ serves ─
-             its end                                    ─ end ──▶ has the whole of each limit
+    GIVEN    accepts no more                          ◀─ ready ─
+                                                        ─── go ─▶ accepts; from now on the two share each limit
+    LEAVING  its clients leave, as in a drain        ◀─ serves ─  (limiter/handing.py: ask, hand)
+             its end, with what is left of its limits  ─ left ──▶ has each limit whole
 
-The sockets, and the clients in their queues, are always held by one of the two, so no connection is refused. A new
-process that ends before it serves leaves the running one as it was. A running process that ends before `go` leaves the
-sockets to the new one, which sees the end of the connection. A process lets the next one ask only when the one before
-has ended: so at most two share a limit.
+Both have the sockets until the running process ends, so no connection is refused. A new process that is killed leaves
+the running one as it was, whatever the step: it accepts clients again, and those stay that have not left. A new process
+that is stopped while the running one drains says so (`ends`), and both end. A running process that ends before `go`
+leaves the sockets to the new one, which sees the end of the connection. A process lets the next one ask only when the
+one before has ended: so at most two share a limit.
+
+Until `go` a message is a byte; then it is a line of JSON, of which unknown ones are ignored.
 
 Source: unix(7), SCM_RIGHTS and SO_PEERCRED
 """
 
 import asyncio
+import itertools
 import os
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol, cast
 
 import msgspec
 import structlog
 
+from limiter.handing import HandedLimits, HandedShare
+from limiter.limiter import Scope
+from limiter.token_bucket import WHOLE, Direction
+from proxy.limit_state import Balance, read, written
 from proxy.runtime import Tasks
 from proxy.server import Sockets
 
-READY, GO, SERVES, ABORT, GONE = b"r", b"g", b"s", b"a", b""
+READY, GO, ABORT, SERVES, ENDS, GONE = b"r", b"g", b"a", b"s", b"e", b""
 """The messages after the offer; GONE is the end of the other process, or of its connection."""
 START_S: Final = 60.0
 """Seconds in which a new process must be ready, or it is given up."""
@@ -47,6 +55,12 @@ _MOST_ASKING: Final = 8
 _MOST_OFFER: Final = 65_536
 _MOST_SOCKETS: Final = 253
 """Most descriptors of one message, SCM_MAX_FD."""
+_LINES_AT_ONCE: Final = 100
+"""Lines that are taken in one turn of the loop."""
+_MOST_UNSENT: Final = 262_144
+"""Bytes that wait for the other process at most; questions beyond are not asked, as they are repeated."""
+_LEAVE_S: Final = 5.0
+"""Seconds for all that a process leaves, until it ends without."""
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
@@ -75,6 +89,9 @@ class Link(Protocol):
     async def hear(self, patience_s: float) -> bytes:
         """Return the next message. Raises TimeoutError after `patience_s`."""
 
+    async def open(self) -> None:
+        """Let both processes talk of limits from now on."""
+
 
 class Predecessor(Protocol):
     """The parts of the running process that the next one takes, or shares until this one has ended."""
@@ -83,16 +100,16 @@ class Predecessor(Protocol):
         """Lend the policy store; return the listening sockets."""
 
     async def give(self) -> None:
-        """Accept no more, and have half of each limit."""
+        """Accept no more, and share all limits."""
 
     async def take_back(self) -> None:
-        """Undo `lend`, and `give` if it was called, even in part."""
+        """Undo `lend`, `give` and `leave`, as far as they were called, even in part."""
 
     def leave(self) -> None:
-        """Listen no more, and have all clients leave."""
+        """Have all clients leave, and end then."""
 
-    def end(self) -> None:
-        """End at once: the next process has ended, and the one after it must not share limits with this one."""
+    async def release(self) -> None:
+        """Listen no more, and have each limit whole: the next process has ended in order."""
 
 
 class Handover:
@@ -112,7 +129,7 @@ class Handover:
         self._link = link
 
     async def run(self, on_taken: Callable[[], None]) -> bool:
-        """Run to the end; return whether the new process serves, and call `on_taken` as soon as it does."""
+        """Run to the end; return whether this process ends as well, and call `on_taken` when the new one serves."""
         try:
             is_taken = await self._give()
         except (OSError, TakeoverError, TimeoutError) as error:
@@ -121,17 +138,25 @@ class Handover:
         if not is_taken:
             with suppress(OSError):
                 await self._link.send(ABORT)
-            await self._predecessor.take_back()
-            self.step = Step.SERVING
-            return False
-        self.step = Step.LEAVING
-        on_taken()
-        self._predecessor.leave()
+        else:
+            self.step = Step.LEAVING
+            on_taken()
+            self._predecessor.leave()
+            if await self._ends_in_order():
+                await self._predecessor.release()
+                return True
+            structlog.get_logger().error("the process that has taken over was killed: this one serves again")
+        await self._predecessor.take_back()
+        self.step = Step.SERVING
+        return False
+
+    async def _ends_in_order(self) -> bool:
+        """Return at the end of the new process, whether it was stopped, not killed."""
         with suppress(OSError):
-            while await self._link.hear(float("inf")) != GONE:
-                pass
-        self._predecessor.end()
-        return True
+            while (message := await self._link.hear(float("inf"))) != GONE:
+                if message == ENDS:
+                    return True
+        return False
 
     async def _give(self) -> bool:
         self.step = Step.LENT
@@ -141,6 +166,7 @@ class Handover:
         self.step = Step.GIVEN
         await self._predecessor.give()
         await self._link.send(GO)
+        await self._link.open()
         try:
             if await self._link.hear(SERVE_S) != SERVES:
                 raise TakeoverError("the new process has ended before it served")
@@ -156,15 +182,60 @@ class _Offer(msgspec.Struct, frozen=True):
     names: list[tuple[str, int]]
 
 
+_ScopeFields = tuple[Direction, str, str, str, str]
+_Ppm = Annotated[int, msgspec.Meta(ge=0, le=WHOLE)]
+_Balances = tuple[Balance | None, Balance | None, Balance | None, Balance | None]
+
+
+class _Ask(msgspec.Struct, frozen=True, tag="ask", array_like=True):
+    """See `OtherProcess.ask`."""
+
+    scope: _ScopeFields
+    waiting: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Hand(msgspec.Struct, frozen=True, tag="hand", array_like=True):
+    """A `HandedShare`; `is_left`: at the end of the process."""
+
+    scope: _ScopeFields
+    ppm: _Ppm
+    balances: _Balances
+    is_unmade: bool
+    empty_since: int | None
+    is_left: bool
+
+
+class _Over(msgspec.Struct, frozen=True, tag="over", array_like=True):
+    """All is left."""
+
+    empty_since: int | None
+
+
+class _Word(msgspec.Struct, frozen=True, tag="word", array_like=True):
+    """SERVES or ENDS."""
+
+    word: str
+
+
+_LINES: Final = msgspec.json.Decoder(_Ask | _Hand | _Over | _Word)
+
+
 class SocketLink:
     """A connection between the two processes.
 
     Args:
         connection: Its socket, not blocking.
+
+    Attributes:
+        over: The last message of the other process about its limits; None before.
     """
 
     def __init__(self, connection: socket.socket) -> None:
+        self.over: _Over | None = None
         self._socket = connection
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._limits: HandedLimits | None = None
 
     async def offer(self, sockets: Sockets) -> None:
         """Send the listening sockets."""
@@ -176,12 +247,98 @@ class SocketLink:
 
     async def send(self, message: bytes) -> None:
         """Send a message."""
-        await asyncio.get_running_loop().sock_sendall(self._socket, message)
+        if self._writer is None:
+            await asyncio.get_running_loop().sock_sendall(self._socket, message)
+        else:
+            self._write(_Word(message.decode()))
 
     async def hear(self, patience_s: float) -> bytes:
-        """Return the next message."""
+        """Return the next message; those about limits are taken before."""
         async with asyncio.timeout(None if patience_s == float("inf") else patience_s):
-            return await asyncio.get_running_loop().sock_recv(self._socket, 1)
+            if self._reader is None:
+                return await asyncio.get_running_loop().sock_recv(self._socket, 1)
+            for number in itertools.count(1):
+                try:
+                    line = await self._reader.readline()
+                except ValueError:  # longer than any that this version sends
+                    continue
+                if not line.endswith(b"\n"):
+                    break
+                if (word := self._take(line)) is not None:
+                    return word
+                if number % _LINES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        return GONE
+
+    async def open(self) -> None:
+        """Let both processes talk of limits from now on."""
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket.dup())
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._writer is not None:
+            self._writer.close()
+        self._socket.close()
+
+    def share(self, limits: HandedLimits) -> None:
+        """Have these limits get the messages of the other process."""
+        self._limits = limits
+
+    def ask(self, scope: Scope, waiting: int) -> None:
+        """Ask the other process for a share of a limit."""
+        if self._writer is not None and self._writer.transport.get_write_buffer_size() < _MOST_UNSENT:
+            self._write(_Ask(scope, waiting))
+
+    def hand(self, handed: HandedShare) -> None:
+        """Hand a share to the other process."""
+        self._hand(handed, is_left=False)
+
+    async def leave(self, shares: Iterator[HandedShare], empty_since: int | None) -> None:
+        """Leave the other process all that this one has, within `_LEAVE_S`."""
+        if self._writer is None or self._writer.is_closing():
+            return
+        self._writer.transport.set_write_buffer_limits(0)
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_LEAVE_S):
+                for number, share in enumerate(shares, 1):
+                    self._hand(share, is_left=True)
+                    if number % _LINES_AT_ONCE == 0:
+                        await self._writer.drain()
+                self._write(_Over(empty_since))
+                self._write(_Word(ENDS.decode()))
+                await self._writer.drain()
+
+    def _hand(self, handed: HandedShare, *, is_left: bool) -> None:
+        balances = cast("_Balances", tuple(map(written, handed.balances)))
+        self._write(_Hand(handed.scope, handed.ppm, balances, handed.is_unmade, handed.empty_since, is_left))
+
+    def _write(self, message: _Ask | _Hand | _Over | _Word) -> None:
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(msgspec.json.encode(message) + b"\n")
+
+    def _take(self, line: bytes) -> bytes | None:
+        """Take a line; return the message that it is, if it is not about limits."""
+        try:
+            message = _LINES.decode(line)
+        except msgspec.DecodeError:
+            return None
+        now = time.monotonic_ns()
+        match message:
+            case _Word(word):
+                return word.encode()
+            case _Over():
+                self.over = message
+            case _Ask(scope, waiting) if self._limits is not None:
+                self._limits.asked(Scope(*scope), waiting, now)
+            case _Hand() if self._limits is not None:
+                balances = tuple(map(read, message.balances))
+                share = HandedShare(
+                    Scope(*message.scope), message.ppm, balances, message.is_unmade, message.empty_since
+                )
+                (self._limits.left if message.is_left else self._limits.received)(share, now)
+            case _:
+                pass
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +414,7 @@ class Successor:
         self.sockets = sockets
         self.is_alone = False
         """Whether the process before has ended, as far as is known."""
-        self._socket = connection
-        self._link = SocketLink(connection)
+        self.link = SocketLink(connection)
 
     @classmethod
     def ask(cls, door: Door, patience_s: float) -> "Successor | None":
@@ -300,30 +456,32 @@ class Successor:
         )
 
     async def ready(self) -> None:
-        """Report that this process can serve, and wait until it may.
+        """Report that this process can serve, and wait until it may; the two processes share limits then.
 
         Raises:
             TakeoverError: If the running process goes on without this one.
         """
         with suppress(BrokenPipeError, ConnectionResetError):
-            await self._link.send(READY)
+            await self.link.send(READY)
         answer = GONE
         with suppress(ConnectionResetError):
-            answer = await self._link.hear(float("inf"))
+            answer = await self.link.hear(float("inf"))
         if answer == ABORT:
             raise TakeoverError("the running process has given this one up; it goes on")
         self.is_alone = answer == GONE
+        if not self.is_alone:
+            await self.link.open()
         for unused in (each for group in self.sockets.values() for each in group):
             unused.close()
 
     async def serves(self) -> None:
         """Report that this process serves, and return when the process before has ended."""
         with suppress(BrokenPipeError, ConnectionResetError):
-            await self._link.send(SERVES)
-            while await self._link.hear(float("inf")) != GONE:
+            await self.link.send(SERVES)
+            while await self.link.hear(float("inf")) != GONE:
                 pass
         self.is_alone = True
-        self._socket.close()
+        self.link.close()
 
 
 class Handovers:
@@ -331,13 +489,13 @@ class Handovers:
 
     Args:
         door: The socket by which it asks.
-        predecessor: Returns the parts of this process, for a process with that id.
+        predecessor: Returns the parts of this process, for a process with that id, by its connection.
 
     Attributes:
         is_under_way: Whether another process has, or is about to have, the sockets and files of this one.
     """
 
-    def __init__(self, door: Door, predecessor: Callable[[int], Predecessor]) -> None:
+    def __init__(self, door: Door, predecessor: Callable[[int, SocketLink], Predecessor]) -> None:
         self.is_under_way = False
         self._door = door
         self._predecessor = predecessor
@@ -382,9 +540,12 @@ class Handovers:
                     continue
                 self.is_under_way = True
                 log.info("takeover begins", by_pid=process)
-                handover = Handover(self._predecessor(process), SocketLink(connection))
-                if await handover.run(listening.close):
-                    return
+                link = SocketLink(connection)
+                try:
+                    if await Handover(self._predecessor(process, link), link).run(listening.close):
+                        return
+                finally:
+                    link.close()
                 self.is_under_way = False
             listening.close()
             self.listen()  # the process that has ended may have put its own socket there

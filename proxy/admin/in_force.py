@@ -9,7 +9,7 @@ from limiter.token_bucket import WHOLE, Rate
 from proxy.degraded import DegradedSince, DegradedStates
 from proxy.drain import DrainService
 from proxy.fleet.service import FleetService, ShareState
-from proxy.observe.log_lines import in_force
+from proxy.observe.log_lines import in_force, is_shared
 
 
 class ShownInForce(TypedDict):
@@ -76,7 +76,7 @@ class ShownDegraded(TypedDict):
 def shown_in_force(limiter: Limiter) -> ShownInForce:
     """Show the rates of a limit that are in force here."""
     messages, _, size, _ = in_force(limiter)
-    of_messages, of_bytes = limiter.shares if limiter.lease is not None else (None, None)
+    of_messages, of_bytes = limiter.shares if is_shared(limiter) else (None, None)
     return {
         "messages_per_s": _per_second(messages, of_messages),
         "bytes_per_s": _per_second(size, of_bytes),

@@ -116,10 +116,12 @@ def names_of_limits(stream: Stream) -> dict[str, str]:
 def in_force(limiter: Limiter) -> "Rates":
     """Return the rates of messages, peak messages, bytes and peak bytes in force: of a shared limit, the share here.
 
+    A limit is shared in a fleet, and with the process that takes over from this one.
+
     Without a share they are a millionth of the limit: each line of a limit has rates above 0, and a millionth owes no
     stream anything.
     """
-    if limiter.lease is None:
+    if not is_shared(limiter):
         limit = limiter.limit
         return limit.messages, limit.peak_messages, limit.size, limit.peak_size
     messages, size = limiter.shares
@@ -127,6 +129,11 @@ def in_force(limiter: Limiter) -> "Rates":
     shares = (messages, messages, size, size)
     messages_rate, peak_messages, size_rate, peak_size = map(_shared_out, rates, shares)
     return messages_rate, peak_messages, size_rate, peak_size
+
+
+def is_shared(limiter: Limiter) -> bool:
+    """Return whether this process has a share of a limit."""
+    return limiter.lease is not None or limiter.shares != (WHOLE, WHOLE)
 
 
 def _shared_out(rate: Rate | None, ppm: int) -> Rate | None:

@@ -74,10 +74,6 @@ class Run(World):
     def left(self) -> dict[Scope, LeftBalances]:
         return dict(self.first.left(self.registry.limiters.values(), self.clock.now))
 
-    def halve(self, *, is_halved: bool) -> None:
-        for _ in self.registry.halve(lambda: self.clock.now, is_halved=is_halved):
-            pass
-
     def close_all(self) -> None:
         while self.streams:
             self.registry.close(self.streams.popitem()[1], self.clock.now)
@@ -258,54 +254,3 @@ def test_balances_of_full_buckets_are_none() -> None:
     left = bucket.left(0)
     assert at((left, None), 0, SECOND) is not None
     assert at((left, None), 0, 2 * SECOND) is None
-
-
-def _all_pass_within(value: Rate, taken: list[tuple[int, int]], entries: int) -> None:
-    """In no interval passes more than burst, rate over time, and so many of the largest entry."""
-    slack = entries * max((tokens for _, tokens in taken), default=0)
-    for first, (begin, _) in enumerate(taken):
-        passed = 0
-        for when, tokens in taken[first:]:
-            passed += tokens
-            room = capacity(value) + Fraction((when - begin) * value.tokens, value.period_ns)
-            assert passed <= room + slack, f"{value}: {passed} from {begin} to {when}"
-
-
-OFFERS = st.lists(st.tuples(st.sampled_from(TOPICS), st.integers(1, 40), st.integers(0, 3000)), max_size=30)
-TAKEOVERS = st.lists(
-    st.tuples(st.sampled_from(["before", "after"]), st.sampled_from(TOPICS), st.integers(1, 40), st.integers(0, 800)),
-    max_size=30,
-)
-
-
-@settings(max_examples=examples(300))
-@given(x=LIMITS, total=LIMITS, shared=TAKEOVERS, alone=OFFERS, steps=OFFERS)
-def test_takeover_passes_no_more_than_burst_rate_and_entries(x, total, shared, alone, steps) -> None:
-    """Two processes have half of each limit, then the second one has the whole.
-
-    One entry is that of a single process. Halving forgives half of a debt in tokens, and the second process does not
-    know the debts of the first: two entries more.
-    """
-    limits = {"x": x, "y": Limit(rate(100)), "total": total}
-    before = Run(limits, 0, FirstBalances())
-    for topic, messages, pause_ms in steps:
-        before.offer_to(topic, messages)
-        before.run(pause_ms / 1000)
-    before.halve(is_halved=True)
-    after = Run(limits, before.clock.now, FirstBalances(empty_since=before.clock.now))
-    after.halve(is_halved=True)
-    for at_, topic, messages, pause_ms in shared:
-        (before if at_ == "before" else after).offer_to(topic, messages)
-        for run in (before, after):
-            run.run(pause_ms / 1000)
-    after.halve(is_halved=False)
-    for topic, messages, pause_ms in alone:
-        after.offer_to(topic, messages)
-        after.run(pause_ms / 1000)
-    log = sorted(before.passed() + after.passed())
-    for name, limit in limits.items():
-        of = [passed for passed in log if name in {"total", passed[1]}]
-        messages, size = [(at_, count) for at_, _, count, _ in of], [(at_, count) for at_, _, _, count in of]
-        for value, taken in ((limit.messages, messages), (limit.peak_messages, messages), (limit.size, size)):
-            if value is not None:
-                _all_pass_within(value, taken, entries=3)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -25,8 +25,6 @@ from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/taken"
 RATE = 100
-ACKNOWLEDGED_S = 0.1
-"""The client sends acknowledgements in groups: messages received since the last group are delivered again."""
 CHANGE = "PUT", "/sluice/limits?direction=publish&setting=tenant&name=public", {"messages": "9000/s"}
 
 
@@ -60,7 +58,8 @@ class InPlace:
 
     def take_over(self) -> None:
         """Replace the process, and wait until the one before has ended."""
-        before, after = self.processes[-1], self.start("--takeover")
+        before = next(process for process in self.processes if process.exit_code is None)
+        after = self.start("--takeover")
         wait_for(lambda: before.exit_code is not None, told=self.lines)
         assert before.exit_code == 0, self.lines()
         wait_for(lambda: "takeover is over" in after.log_path.read_text())
@@ -154,7 +153,7 @@ class Load:
 def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -> None:
     with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
         wait_for(lambda: len(load.received) > 100)
-        for _ in range(3):
+        for _ in range(2):
             proxy.take_over()
             proxy.admin.call(*CHANGE)
             reached = len(load.received)
@@ -162,8 +161,8 @@ def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -
         load.end()
         assert load.troubles == []
         assert set(load.sent) == set(load.received)
-        assert sum(load.received.values()) - len(load.received) <= 3 * RATE * ACKNOWLEDGED_S
-        assert proxy.events()["drained"] == 3
+        assert max(load.received.values()) <= 1 + 2, "unacknowledged ones come again, once for each restart"
+        assert proxy.events()["drained"] == 2
 
 
 def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
@@ -187,7 +186,7 @@ def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
         broker.terminate()
         broker.wait(30)
     passed = json.loads(counts.read_text())["topics"][TOPIC]["received_messages"]
-    assert rate * lasted / 4 <= passed <= rate * (lasted + 2) + times + 1
+    assert rate * lasted * 0.8 <= passed <= rate * (lasted + 2) + times + 1
 
 
 def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: str) -> None:
@@ -234,6 +233,57 @@ def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str,
         proxy.take_over()
         load.end()
         assert load.troubles == []
+
+
+def test_killed_new_process_gives_its_clients_back(tmp_path: Path, broker: str) -> None:
+    """It serves when it is killed, and the process before drains: that one serves again, and can be taken over."""
+    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
+        wait_for(lambda: len(load.received) > RATE)
+        before, after = proxy.processes[0], proxy.start("--takeover")
+        wait_for(lambda: '"draining"' in before.log_path.read_text(), told=proxy.lines)
+        after.kill()
+        wait_for(lambda: "this one serves again" in before.log_path.read_text(), told=proxy.lines)
+        wait_for(lambda: _may_be_changed(proxy))
+        reached = len(load.received)
+        wait_for(lambda: len(load.received) > reached + RATE)
+        proxy.take_over()
+        load.end()
+        assert load.troubles == []
+        assert set(load.sent) == set(load.received)
+
+
+def test_stopped_new_process_ends_both(tmp_path: Path, broker: str) -> None:
+    """A signal to the process that serves ends the proxy, although the process before has not ended yet."""
+    with in_place(tmp_path, broker) as proxy:
+        with closing(new_client(proxy.address)) as client:
+            client.create_producer(TOPIC).send(b"1")
+            before, after = proxy.processes[0], proxy.start("--takeover")
+            wait_for(lambda: '"serving"' in after.log_path.read_text(), told=proxy.lines)
+            os.kill(after.pid, signal.SIGTERM)
+        wait_for(lambda: None not in {before.exit_code, after.exit_code}, told=proxy.lines)
+        assert (before.exit_code, after.exit_code) == (0, 0), proxy.lines()
+        assert not proxy.door.path.exists()
+        proxy.start("--takeover")
+        wait_for(lambda: proxy.admin.is_ready("/readyz"))
+
+
+def test_process_stopped_before_it_serves_leaves_the_ports(tmp_path: Path, broker: str) -> None:
+    """The test is the process before, and has it wait for `go`."""
+    with in_place(tmp_path, broker) as proxy:
+        proxy.processes[0].kill()
+        with proxy.door.listen() as door:
+            door.setblocking(True)
+            stopped = proxy.start("--takeover")
+            asking, _ = door.accept()
+            asking.sendall(b'{"v":1,"names":[]}')
+            assert asking.recv(1) == READY
+            os.kill(stopped.pid, signal.SIGTERM)
+            wait_for(lambda: "ended before it serves" in proxy.lines(), told=proxy.lines)
+            asking.sendall(GO)
+            wait_for(lambda: stopped.exit_code == 1, told=proxy.lines)
+            with suppress(ConnectionResetError):
+                assert asking.recv(10) == b""
+            asking.close()
 
 
 def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: str) -> None:

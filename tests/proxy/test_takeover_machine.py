@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 
 from proxy.server import Sockets
-from proxy.takeover import GO, GONE, READY, SERVES, Handover, Step
+from proxy.takeover import ENDS, GO, GONE, READY, SERVES, Handover, Step
 
-HEARD = (READY, SERVES, GONE, b"?", TimeoutError(), OSError("reset"))
+HEARD = (READY, SERVES, ENDS, GONE, b"?", TimeoutError(), OSError("reset"))
 MAY_FAIL = ("offer", "go")
 
 
@@ -17,8 +17,7 @@ class Running:
 
     def __init__(self) -> None:
         self.has_store = self.accepts = self.listens = True
-        self.has_whole_limits = True
-        self.is_leaving = self.has_ended = False
+        self.shares_limits = self.is_leaving = False
 
     async def lend(self) -> Sockets:
         assert self.has_store
@@ -27,20 +26,21 @@ class Running:
 
     async def give(self) -> None:
         assert not self.has_store, "the next process has the store before it serves"
-        self.accepts = self.has_whole_limits = False
+        self.accepts, self.shares_limits = False, True
 
     async def take_back(self) -> None:
-        assert not self.is_leaving, "a process that leaves has no way back"
-        self.has_store = self.accepts = self.has_whole_limits = True
+        assert self.listens, "the sockets are there until the process ends"
+        self.has_store = self.accepts = True
+        self.shares_limits = self.is_leaving = False
 
     def leave(self) -> None:
         assert not self.accepts
-        assert not self.has_whole_limits
-        self.listens, self.is_leaving = False, True
+        assert self.shares_limits
+        self.is_leaving = True
 
-    def end(self) -> None:
+    async def release(self) -> None:
         assert self.is_leaving
-        self.has_ended = True
+        self.listens = self.shares_limits = False
 
 
 class Script:
@@ -61,8 +61,11 @@ class Script:
             raise OSError("broken pipe")
         if message == GO:
             assert not self._running.accepts
-            assert not self._running.has_whole_limits
+            assert self._running.shares_limits
         self.went.append(message)
+
+    async def open(self) -> None:
+        assert self.went == [GO]
 
     async def hear(self, _patience_s: float) -> bytes:
         outcome = self._heard.pop(0) if self._heard else GONE
@@ -80,21 +83,15 @@ async def test_every_course_ends_with_one_process_that_listens(broken: str) -> N
         script = Script(running, heard, broken)
         handover = Handover(running, script)
         taken = list[bool]()
-        is_taken = await handover.run(partial(taken.append, True))
+        ends_too = await handover.run(partial(taken.append, True))
         may_serve = heard[0] == READY and not broken
         serves = may_serve and (heard[1] == SERVES or isinstance(heard[1], TimeoutError))
-        assert is_taken == serves == bool(taken)
+        last = next((each for each in heard[2:] if each in {ENDS, GONE} or isinstance(each, OSError)), GONE)
+        assert bool(taken) == serves
+        assert ends_too == (serves and last == ENDS)
         assert (GO in script.went) == may_serve
-        if serves:
-            assert running.is_leaving
-            assert running.has_ended, "the new process ended first, and the one after it has the whole of each limit"
-            assert not running.listens
-            assert not running.has_store
-        else:
-            assert running.listens
-            assert running.accepts
-            assert running.has_store
-            assert running.has_whole_limits
-            assert not running.is_leaving
+        assert running.is_leaving == ends_too
+        assert running.listens == running.accepts == running.has_store == (not ends_too)
+        assert not running.shares_limits
         ends.add(handover.step)
     assert ends == ({Step.SERVING} if broken else {Step.SERVING, Step.LEAVING})

@@ -1,9 +1,11 @@
-"""A proxy drains in front of a real broker: clients go on at another one, without an error, a loss or a double."""
+"""A proxy drains in front of a real broker: clients go on at another one, or at the process that has taken over."""
 
+import json
 import logging
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -118,3 +120,63 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
         for topic, reader in zip(TOPICS[1:], readers, strict=True):
             sent = {mark for sender in senders if sender.name.startswith(topic[-7:]) for mark in sender.sent}
             assert wait_until(partial(reader.has, sent), 30), f"{reader.consumer.subscription_name()} lacks messages"
+
+
+LIMIT, BURST, RESTARTS = 100, 10, 2
+OFFERED = 60
+"""Messages a second of each of two producers: a little more than the limit, as held ones are awaited in each drain."""
+
+
+def test_clients_go_on_while_a_process_is_taken_over(real_broker: StandaloneBroker, tmp_path: Path) -> None:
+    """Two restarts in place by a signal. Two producers offer more than their limit, at the broker it is kept."""
+    topics = [f"persistent://public/default/taken-{number}" for number in range(3)]
+    limits = {"topics": {topics[0]: {"publish": {"messages": LIMIT, "burst_messages": BURST}}}}
+    config = {"proxy_id": "alone", "limits": limits, "drain": {"state": str(tmp_path / "state")}}
+    lines, logger = Lines(), logging.Logger("client", logging.INFO)  # noqa: LOG001 - of this client alone
+    logger.addHandler(lines)
+    sluice = start_sluice(tmp_path, real_broker.service_url, config, env=DRAIN)
+    process = sluice.process
+    assert process is not None
+    with ExitStack() as closing:
+        closing.callback(process.kill)
+        client = pulsar.Client(sluice.service_url, logger=logger, operation_timeout_seconds=OPERATION_S)
+        closing.callback(client.close)
+        direct = quiet_client(real_broker.service_url)
+        closing.callback(direct.close)
+        reader = Acknowledger(client, topics[1], pulsar.ConsumerType.Shared)
+        begun = time.monotonic()
+        at_broker = Acknowledger(direct, topics[0], pulsar.ConsumerType.Exclusive)
+        senders = [
+            open_sender(client, topic, f"{topic[-7:]}-{number}", send_timeout_millis=0)
+            for topic in topics
+            for number in range(2)
+        ]
+        running = process.pid
+        with publishing(*senders, per_s=OFFERED):
+            wait_for_more(senders, LIMIT)
+            for times in range(1, RESTARTS + 1):
+                os.kill(running, signal.SIGUSR2)
+                is_over = partial(_has_line, process.log_path, "takeover is over", times)
+                wait_for(is_over, 60, process.last_lines)
+                running = int(_last_value(process.log_path, "by_pid"))
+                wait_for_more(senders, LIMIT)
+            passed, lasted = sum(at_broker.got.values()), time.monotonic() - begun
+        for sender in senders:
+            sender.producer.flush()
+        assert lines.troubles == []
+        assert 0.8 * LIMIT * lasted <= passed <= LIMIT * lasted + BURST + 1 + RESTARTS
+        in_broker = {name: marks for topic in topics for name, marks in digests(read_all(direct, topic)).items()}
+        for sender in senders:
+            assert not sender.failed
+            assert in_broker[sender.name] == sender.sent, "in order, none lost, none twice"
+        sent = {mark for sender in senders if sender.name.startswith(topics[1][-7:]) for mark in sender.sent}
+        assert wait_until(partial(reader.has, sent), 30)
+
+
+def _has_line(log: Path, text: str, times: int) -> bool:
+    return log.read_text().count(text) >= times
+
+
+def _last_value(log: Path, field: str) -> str:
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+    return [str(line[field]) for line in lines if field in line][-1]
