@@ -47,9 +47,14 @@ def restore(backup: Source, store: Store, *, replace: Replace = False) -> None:
 
     The proxy that serves with it must not run.
     """
-    from proxy.policies.store import StoreError
+    from proxy.policies.store import StoreError, first_of
     from proxy.policies.store import restore as put_in_place
 
+    if first := first_of(store):
+        typer.echo(
+            f"sluice: warning: {store}: a start with several processes makes it a copy of {first}: restore that one",
+            err=True,
+        )
     if store.exists() and not replace:
         _fail(f"{store}: is there already: --replace puts the backup in its place; `sluice backup --store` keeps it")
     try:

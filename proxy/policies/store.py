@@ -455,6 +455,13 @@ def store_of(store: Path, process: int) -> Path:
     return store.with_name(f"{store.stem}-{process}{store.suffix}") if process else store
 
 
+def first_of(store: Path) -> Path | None:
+    """Return the store, if it is there, of which a start with several processes would make this one a copy."""
+    stem, _, number = store.stem.rpartition("-")
+    first = store.with_name(f"{stem}{store.suffix}")
+    return first if stem and number.isascii() and number.isdigit() and first.exists() else None
+
+
 def stores_beside(store: Path) -> dict[int, Path]:
     """Return the stores `NAME-N` beside a store by their numbers: those of runs with several processes."""
     beside = dict[int, Path]()

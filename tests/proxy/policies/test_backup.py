@@ -355,6 +355,13 @@ def test_store_is_not_made_beside_that_of_a_further_process(tmp_path: Path) -> N
     assert Store(path).is_new
 
 
+def test_restore_of_a_further_process_s_store_warns(tmp_path: Path) -> None:
+    backup, first = a_store(tmp_path / "b.db", one="5"), tmp_path / "p.db"
+    assert command("restore", backup, first).stderr == ""
+    assert f"makes it a copy of {first}" in command("restore", backup, tmp_path / "p-1.db").stderr
+    assert command("restore", backup, tmp_path / "q-1.db").stderr == ""
+
+
 def test_policies_that_no_process_has_any_more_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     a_store(path, one="5")
