@@ -68,7 +68,7 @@ class TakeoverError(Exception):
     """A process cannot be taken over; the text says why."""
 
 
-class Step(Enum):
+class TakeoverStep(Enum):
     """A step of the running process."""
 
     SERVING = "serving"
@@ -77,7 +77,7 @@ class Step(Enum):
     LEAVING = "leaving"
 
 
-class Link(Protocol):
+class TakeoverLink(Protocol):
     """The connection of the running process to the new one."""
 
     async def offer(self, sockets: Sockets) -> None:
@@ -123,8 +123,8 @@ class Handover:
         step: The present step.
     """
 
-    def __init__(self, predecessor: Predecessor, link: Link) -> None:
-        self.step = Step.SERVING
+    def __init__(self, predecessor: Predecessor, link: TakeoverLink) -> None:
+        self.step = TakeoverStep.SERVING
         self._predecessor = predecessor
         self._link = link
 
@@ -139,7 +139,7 @@ class Handover:
             with suppress(OSError):
                 await self._link.send(ABORT)
         else:
-            self.step = Step.LEAVING
+            self.step = TakeoverStep.LEAVING
             on_taken()
             self._predecessor.leave()
             if await self._ends_in_order():
@@ -147,7 +147,7 @@ class Handover:
                 return True
             structlog.get_logger().error("the process that has taken over was killed: this one serves again")
         await self._predecessor.take_back()
-        self.step = Step.SERVING
+        self.step = TakeoverStep.SERVING
         return False
 
     async def _ends_in_order(self) -> bool:
@@ -159,11 +159,11 @@ class Handover:
         return False
 
     async def _give(self) -> bool:
-        self.step = Step.LENT
+        self.step = TakeoverStep.LENT
         await self._link.offer(await self._predecessor.lend())
         if await self._link.hear(START_S) != READY:
             raise TakeoverError("the new process has ended before it was ready; its own lines say why")
-        self.step = Step.GIVEN
+        self.step = TakeoverStep.GIVEN
         await self._predecessor.give()
         await self._link.send(GO)
         await self._link.open()

@@ -35,7 +35,7 @@ _IN_A_TENANT = frozenset(
 )
 
 
-class Scope(NamedTuple):
+class ChangeScope(NamedTuple):
     """The limits that a change concerns; empty: several, or not known."""
 
     direction: str = ""
@@ -43,11 +43,11 @@ class Scope(NamedTuple):
     tenant: str = ""
 
     @classmethod
-    def of_limiter(cls, direction: str, level: str, name: str) -> "Scope":
+    def of_limiter(cls, direction: str, level: str, name: str) -> "ChangeScope":
         """Return the scope of one limiter."""
         return cls(direction, level, _tenant_in(level, name))
 
-    def concerns(self, limiter: "Scope") -> bool:
+    def concerns(self, limiter: "ChangeScope") -> bool:
         """Return whether the change may concern a limiter with that scope."""
         return all(not own or not other or own == other for own, other in zip(self, limiter, strict=True))
 
@@ -130,7 +130,7 @@ class Changed(NamedTuple):
 
     seq: int
     at_us: int
-    scope: Scope = Scope()
+    scope: ChangeScope = ChangeScope()
     values: tuple[SettingChange, ...] = ()
 
 
@@ -152,10 +152,12 @@ def changed(seq: int, at_us: int, key: tuple[str, str, str], texts: tuple[str | 
         of_line = _values(what, setting, name, (before or "", after or ""))
         values = tuple(SettingChange(seq, at_us, *value) for value in of_line)
     if what not in ("publish", "dispatch"):
-        return Changed(seq, at_us, Scope(level="resource_group" if what in ("group", "attachment") else ""), values)
+        return Changed(
+            seq, at_us, ChangeScope(level="resource_group" if what in ("group", "attachment") else ""), values
+        )
     own = setting.removeprefix("global_").removeprefix("tenants_")
     level = limiting.LEVEL_OF_SETTING.get(own)
-    return Changed(seq, at_us, Scope(what, level.word if level else "", _tenant_in(own, name)), values)
+    return Changed(seq, at_us, ChangeScope(what, level.word if level else "", _tenant_in(own, name)), values)
 
 
 def _values(what: str, setting: str, name: str, texts: tuple[str, str]) -> Iterator[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compliance.judging.changes import Changed, Scope, SettingChange, own_values
+from compliance.judging.changes import Changed, ChangeScope, SettingChange, own_values
 from compliance.judging.facts import LinePlace
 from compliance.schema import OBSERVED
 
@@ -166,14 +166,14 @@ class RunNotes:
         """Return the notes without the changes that concern other limits."""
         if not self.changed:
             return self
-        limiter = Scope.of_limiter(direction, level, name)
+        limiter = ChangeScope.of_limiter(direction, level, name)
         own = [change for scope, changes in self._by_scope.items() if scope.concerns(limiter) for change in changes]
         own.sort(key=attrgetter("seq"))
         return replace(self, changed=own, values=own_values(own, direction, level, name))
 
     @cached_property
-    def _by_scope(self) -> dict[Scope, list[Changed]]:
-        changes: dict[Scope, list[Changed]] = {}
+    def _by_scope(self) -> dict[ChangeScope, list[Changed]]:
+        changes: dict[ChangeScope, list[Changed]] = {}
         for change in self.changed:
             changes.setdefault(change.scope, []).append(change)
         return changes

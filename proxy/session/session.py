@@ -87,7 +87,7 @@ _NOT_ITS_CERTIFICATE: Final = (
 )
 
 
-class ClientMemory:
+class SessionMemory:
     """The memory that is kept for one client: its greeting, bytes that it does not take, and bytes that wait.
 
     The claim on the client's memory is made once that is more than every session takes.
@@ -181,7 +181,7 @@ class Session(TransportOwner):
         self._turned_away: BlockedClientResponder | None = None
         self._identity: SessionIdentity | None = None
         self._admission = engine.session_admission(self.connection)
-        self._memory = ClientMemory(engine, self.connection)
+        self._memory = SessionMemory(engine, self.connection)
 
     # ---- events of the transports
 

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from proxy.server import Sockets
-from proxy.takeover import ENDS, GO, GONE, READY, SERVES, Handover, Step
+from proxy.takeover import ENDS, GO, GONE, READY, SERVES, Handover, TakeoverStep
 
 HEARD = (READY, SERVES, ENDS, GONE, b"?", TimeoutError(), OSError("reset"))
 MAY_FAIL = ("offer", "go")
@@ -77,7 +77,7 @@ class Script:
 
 @pytest.mark.parametrize("broken", ["", *MAY_FAIL])
 async def test_every_course_ends_with_one_process_that_listens(broken: str) -> None:
-    ends = set[Step]()
+    ends = set[TakeoverStep]()
     for heard in product(HEARD, repeat=4):
         running = Running()
         script = Script(running, heard, broken)
@@ -94,4 +94,4 @@ async def test_every_course_ends_with_one_process_that_listens(broken: str) -> N
         assert running.listens == running.accepts == running.has_store == (not ends_too)
         assert not running.shares_limits
         ends.add(handover.step)
-    assert ends == ({Step.SERVING} if broken else {Step.SERVING, Step.LEAVING})
+    assert ends == ({TakeoverStep.SERVING} if broken else {TakeoverStep.SERVING, TakeoverStep.LEAVING})
