@@ -212,6 +212,8 @@ MOST_TURNS: Final = 1000
 """Most turns in one call of `serve`: a millisecond's work; a burst's worth can be ten times more."""
 TURN_SIZE: Final = 2048
 """Bytes of an entry that count as one more turn."""
+FIRST_TURNS: Final = 20
+"""More turns for the first entry of a stream in an interval: counts of the last one may still have to be taken."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -300,8 +302,8 @@ class Scheduler:
             usage.throttled.start(now)
             self._settle(stream, now)
 
-    def serve(self, limiter: Limiter, now: int) -> None:
-        """Pass waiting entries while the limiter is open, and ask to be woken for the rest."""
+    def serve(self, limiter: Limiter, now: int) -> int:
+        """Pass waiting entries while the limiter is open, and ask to be woken for the rest; return the turns taken."""
         turns = 0
         is_reserved = False
         self.journal.touched(limiter)
@@ -314,9 +316,12 @@ class Scheduler:
                     is_reserved = True
                     break
                 turns += 1 + stream.held[0].size // TURN_SIZE
+                if not stream.noted_in.is_open:
+                    turns += FIRST_TURNS
                 self._take_turn(stream, now)
         finally:  # an error of one stream's `release` does not stop the others
             self._lines.rest(limiter, now, is_due=turns >= MOST_TURNS, is_reserved=is_reserved)
+        return turns
 
     def wake(self, limiter: Limiter, now: int) -> None:
         """Ask to be woken for a limiter now: it may let waiting entries pass."""

@@ -41,6 +41,8 @@ class Work(StrEnum):
     """A new rule of the blocklist on the sessions that are connected."""
     COMMANDS = "commands"
     """Commands of clients and brokers, except those that come with messages."""
+    ENTRIES = "entries"
+    """Entries of many streams in one read."""
     RELEASES = "releases"
     """Held entries whose limiter has tokens again."""
     REQUESTS = "requests"
@@ -65,6 +67,7 @@ AT_ONCE: Final = {
     Work.ENDINGS: 25,
     Work.BLOCKS: 50,
     Work.COMMANDS: 30,  # to open a stream takes up to 0.1 ms
+    Work.ENTRIES: 1000,
     Work.RELEASES: 100,
     Work.REQUESTS: 50,
     Work.SCRAPES: 50,
@@ -74,7 +77,7 @@ AT_ONCE: Final = {
     Work.FILES: 50,
     Work.MEMORY: 5,
 }
-"""Units of each kind that fill a turn: 1 to 2 ms of work. Units of several kinds share the turn."""
+"""Units of each kind that fill a turn: 1 to 2 ms of work. Units of several kinds share the turn (`Slices.take_own`)."""
 _BUDGET: Final = 1_000_000
 """What the units of a turn may cost; a unit of a kind costs its part of `AT_ONCE`."""
 _ROUNDS: Final = 4
@@ -129,6 +132,11 @@ class Slices:
         self._queues: dict[Work, deque[_Piece]] = {}
         """Pieces of work that are not over, by kind; the kind that is next comes first."""
         self._left = _BUDGET
+        self._own: dict[Work, int] = {}
+        """Units done in this turn, of the kinds that have budgets for themselves."""
+        self._done = 0
+        """Cost of the units that were done since the calls of `after_work`."""
+        self._after_work: list[Callable[[], None]] = []
         self._is_armed = False
         self._now: Work | None = None
         """The kind of the work that runs."""
@@ -160,6 +168,19 @@ class Slices:
         self._arm()
         return True
 
+    def take_own(self, work: Work, units: int) -> bool:
+        """Take units of a budget that this kind of work has in each turn for itself; return False if it is spent now.
+
+        So clients are read while other work fills each turn.
+        """
+        self.charge(work, units)
+        return self._own[work] < AT_ONCE[work]
+
+    def charge(self, work: Work, units: int) -> None:
+        """Count units that the caller has done against the budget that this kind of work has for itself."""
+        self._own[work] = self._own.get(work, 0) + units
+        self._arm()
+
     async def done(self, work: Work, units: Iterator[object]) -> None:
         """Do the units as `run` does, and return after the last one.
 
@@ -184,6 +205,10 @@ class Slices:
         for work in works:
             while self._queues.get(work):
                 self._do(work, AT_ONCE[work])
+
+    def after_work(self, call: Callable[[], None]) -> None:
+        """Call this whenever as much work has been done as fills a turn: as many objects may have come and gone."""
+        self._after_work.append(call)
 
     def measure(self, work: Work) -> "_Measured":
         """Measure what runs in the block as work of this kind; the block must not await.
@@ -239,7 +264,14 @@ class Slices:
     def _next_turn(self) -> None:
         self._is_armed = False
         self._spent_before, self._spent = self._spent, {}
+        own = sum(units * _BUDGET // AT_ONCE[work] for work, units in self._own.items())
+        self._done += _BUDGET - self._left + own
         self._left = _BUDGET
+        self._own.clear()
+        if self._done >= _BUDGET:
+            self._done = 0
+            for call in self._after_work:
+                call()
         while self._queues and self._left > 0:
             work, queue = next(iter(self._queues.items()))
             del self._queues[work]

@@ -21,8 +21,8 @@ STANDSTILL_NS: Final = 500_000_000
 """Lateness of a timer, in nanoseconds, from which on the process counts as having stood still."""
 LATE_NS: Final = 10_000_000
 """Lateness of a timer from which on the work is named that held the loop."""
-_ENTRIES: Final = 20
-"""Entries that are released in the time of a wake-up."""
+_TURNS: Final = 20
+"""Turns of waiting streams (`Scheduler.serve`) that take the time of a wake-up."""
 BEAT_S: Final = 0.005
 """Seconds between two beats."""
 READS_AT_REST: Final[i64] = 32
@@ -103,9 +103,7 @@ class TimedScheduler(Scheduler):
         self._in_slices(self._serving(limiter))
 
     def _serving(self, limiter: Limiter) -> Iterator[None]:
-        before = limiter.usage.entries
-        self.serve(limiter, self._clock())
-        for _ in range((limiter.usage.entries - before) // _ENTRIES):
+        for _ in range(self.serve(limiter, self._clock()) // _TURNS):
             yield
 
 

@@ -14,8 +14,10 @@ in slices, or before they change, whichever comes first:
     boundary ─▶ all are pending ─┬─ a slice ──────────────────────────▶ taken ─▶ line
                                  └─ a stream is about to do something ─▶ taken, with its limiters
 
-Lines are also made in slices, so that nothing waits for a thousand lines. A limiter that gets another value before its
-line is made has its line at once. Streams' lines still have the value of the boundary.
+Lines are also made in slices, so that nothing waits for a thousand lines. An interval ends when the lines of the one
+before are all made: if they take longer than an interval, the next one is longer. So no stream or limiter ever has two
+lines that wait, and nothing that a client does makes a line at once. A limiter that gets another value before its line
+is made has its line at once. Streams' lines still have the value of the boundary.
 """
 
 import asyncio
@@ -40,6 +42,8 @@ HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
 _TAKEN = 5
 """Counts that are taken in the time in which a line is made."""
+TAKEN_EARLY = 5
+"""Streams in a read that take as long as to take counts does."""
 
 
 class _Boundary(NamedTuple):
@@ -122,7 +126,7 @@ class Intervals:
                 on_first=self.activity,
                 on_early=self._write_early,
                 on_cut=self._cut,
-                on_take=self._take_pending,
+                on_take=self._take_early,
                 on_relative=self._hasten,
                 on_standstill=self._stood_still,
             )
@@ -147,9 +151,8 @@ class Intervals:
         """Return when the lines are made that wait to be made now: a change that comes then has its line after them."""
         if self._steady:
             self._steady.end()
-        pending = len(self._unwritten) + self._pending + len(self._steady)
-        if pending:
-            await self._slices.done(Work.LINES, self._writing(pending))
+        if self._is_unwritten or self._steady:
+            await self._slices.done(Work.LINES, self._writing())
 
     def change(self) -> Moment:
         """Return this moment, at which values are about to change; the reader's `cut` ends the lines concerned."""
@@ -178,7 +181,7 @@ class Intervals:
 
     def settling(self) -> Iterator[None]:
         """Bring the totals up to now, before they are read: a unit of work in each step."""
-        yield from self._writing(len(self._unwritten) + self._pending)
+        yield from self._writing()
         yield from self._tally.settling(self._journal, self._clock)
 
     def stop(self) -> None:
@@ -218,7 +221,7 @@ class Intervals:
         if now < self._due - self._interval // 10:
             self._sleep()
         else:
-            if not self._pending:
+            if not self._is_unwritten:
                 if self._is_quiet and not self._steady:
                     self._ended = (self._wall(), self._clock())
                 else:
@@ -242,7 +245,7 @@ class Intervals:
     def _go_on(self) -> None:
         """Go on after an interval: streams that still wait have the next one, which begins at its end.
 
-        Whether any waits is known when all are taken. If that takes longer than an interval, the next one is longer.
+        Whether any waits is known when all are taken.
         """
         may_keep = self._steady or (self._unwritten and self._steady.is_on)
         if self._pending or may_keep or not self._is_quiet:
@@ -270,41 +273,54 @@ class Intervals:
         self._cut_at, self._ended = {}, end
         if not self._is_writing:
             self._is_writing = True
-            self._slices.run(Work.LINES, self._writing(), self._all_written)
+            self._slices.run(Work.LINES, self._writing_all(), self._all_written)
 
     @property
     def _pending(self) -> int:
         """The number of streams and limiters whose counts are still to be taken."""
         return len(self._pending_streams) + len(self._pending_limiters)
 
-    def _take_pending(self, one: Stream | Limiter) -> None:
-        """Take the counts of the boundary, if that is still to be done: they are about to change."""
+    @property
+    def _is_unwritten(self) -> bool:
+        """True while lines of the last interval are still to be made."""
+        return bool(self._unwritten or self._pending)
+
+    def _take_early(self, one: Stream | Limiter) -> None:
+        """Take the counts of the boundary before their slice, if they are still to be taken: they are about to change.
+
+        That takes time of the work by which they change, mostly of a read.
+        """
+        if one in (self._pending_streams if isinstance(one, Stream) else self._pending_limiters):
+            self._take(one)
+            self._slices.charge(Work.ENTRIES, TAKEN_EARLY)
+
+    def _take(self, one: Stream | Limiter) -> None:
+        """Take the counts of the boundary of a stream or limiter, which are still to be taken."""
         if isinstance(one, Stream):
-            if one not in self._pending_streams:
-                return
             del self._pending_streams[one]
         else:
-            if one not in self._pending_limiters:
-                return
             del self._pending_limiters[one]
         cut_at, interval_began, end = self._boundary
         counted = self._taken(one, end, self._began(one, cut_at, interval_began, end[1]))
         if isinstance(counted.taken, TakenLimiter) and not counted.taken.is_steady(end[1] - counted.began[1]):
             self._steady.is_unsteady(counted.taken.limiter, end[1])
-        if one in self._unwritten:  # lines take longer than an interval
-            self._write_line_of(one)
         self._unwritten[one] = counted, interval_began[1]
         self._journal.taken(one)
 
     def _take_next(self) -> None:
         """Take the counts of a stream that is still to be taken, or of a limiter if no stream is left."""
         if self._pending_streams:
-            self._take_pending(next(iter(self._pending_streams)))
+            self._take(next(iter(self._pending_streams)))
         else:
-            self._take_pending(next(iter(self._pending_limiters)))
+            self._take(next(iter(self._pending_limiters)))
 
-    def _writing(self, most: int | None = None) -> Iterator[None]:
-        """Take all pending counts, then make lines, one in each step: all that wait, or at most `most`."""
+    def _writing_all(self) -> Iterator[None]:
+        """Make the lines of each interval that ends meanwhile, as well."""
+        while self._is_unwritten or self._steady.is_due:
+            yield from self._writing()
+
+    def _writing(self) -> Iterator[None]:
+        """Take all pending counts, then make all lines that wait, one in each step."""
         while self._pending:
             for _ in range(min(_TAKEN, self._pending)):
                 self._take_next()
@@ -312,9 +328,8 @@ class Intervals:
         if self._is_releasing:
             self._is_releasing = False
             yield from self._steady.releasing()
-        while self._unwritten and most != 0:
+        while self._unwritten:
             self._write_line_of(next(iter(self._unwritten)))
-            most = None if most is None else most - 1
             yield
         if self._steady.is_due:
             yield from self._steady.releasing()
@@ -323,7 +338,7 @@ class Intervals:
         counted, interval_began = self._unwritten.pop(one)
         if not self._steady.keep(one, counted, interval_began):
             self._write(one, counted)
-        if not self._unwritten and not self._pending:
+        if not self._is_unwritten:
             self._let_go(self._lines.forget_values())
 
     def _all_written(self) -> None:
@@ -343,7 +358,7 @@ class Intervals:
         self._write_last_interval(over)
         end = self._wall(), self._clock()
         self._end_steady(over, end[1])
-        self._write(over, self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
+        self._write_now(over, self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
 
     def _end_steady(self, one: Stream | Limiter, now: int) -> None:
         """End what is kept of a stream or limiter, as its line ends within an interval."""
@@ -353,8 +368,9 @@ class Intervals:
 
     def _write_last_interval(self, one: Stream | Limiter) -> None:
         """Make the line of the last interval, if it is still to be made."""
-        self._take_pending(one)
+        self._take_early(one)
         if one in self._unwritten:
+            self._slices.take(Work.LINES)
             self._write_line_of(one)
 
     def _cut(self, one: Stream | Limiter, now: int) -> None:
@@ -367,7 +383,7 @@ class Intervals:
         began = self._began(one, self._cut_at, self._ended, self._clock())
         self._end_steady(one, now)
         if is_noted and now > began[1]:
-            self._write(one, self._taken(one, end, began))
+            self._write_now(one, self._taken(one, end, began))
         if now > self._ended[1]:
             self._cut_at[_key_of(one)] = end
 
@@ -395,6 +411,11 @@ class Intervals:
             pass
         if self._is_writing:
             self._slices.finish(Work.LINES)
+
+    def _write_now(self, one: Stream | Limiter, counted: CountedSpan) -> None:
+        """Make a line before the end of its interval; it takes time of the work that ends it."""
+        self._slices.take(Work.LINES)
+        self._write(one, counted)
 
     def _write(self, one: Stream | Limiter, counted: CountedSpan) -> None:
         self._steady.release(one)

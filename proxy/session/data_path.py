@@ -45,8 +45,11 @@ MOST_COMMANDS: Final = 16
 _LIGHT: Final = frozenset({BaseCommand.ACK, BaseCommand.FLOW, BaseCommand.SEND_RECEIPT, BaseCommand.ACK_RESPONSE})
 """Commands that come as often as messages, and take no longer."""
 _COMMANDS: Final = Work.COMMANDS
-_STRANGERS: Final = 16
-"""Most ids without a stream that a chunk on the fast path may name: a chunk with more is cut."""
+MOST_STREAMS: Final = 100
+"""Most streams that a chunk on the fast path may name: a chunk with more is cut, so that reading may pause inside."""
+FEW_STREAMS: Final = 8
+"""Streams that one read may name in any case, however many those of all connections have named in this turn."""
+_ENTRIES: Final = Work.ENTRIES
 _COUNTED: Final = 4096
 """Bytes of an incomplete frame from which on its memory is counted: most chunks end with a few."""
 
@@ -387,6 +390,8 @@ class DataPath(Receiver):
         self._kept = 0
         self._partial: PartialEntry | None = None
         self._is_skipping = False
+        self._begun = 0
+        """Entries that were their streams' first of an interval, since their streams were last counted."""
 
     def feed(self, data: bytes, size: int) -> None:
         """Take the bytes read: the first `size` bytes of `data`. The memory may change after the call.
@@ -405,7 +410,7 @@ class DataPath(Receiver):
         self.passes = (
             is_free_to_pass
             and not (holds_entries and self._begins_with_held(data, size))
-            and scanner.scan(data, size, len(self.streams) + _STRANGERS)
+            and scanner.scan(data, size, MOST_STREAMS)
             and not (holds_entries and scanner.ends_mid_frame)  # held entries could not leave before the frame's end
             and (sent is None or sent.has_room(scanner.tallies, ends_mid_frame=scanner.ends_mid_frame))
             and self._admit(scanner.tallies, now)
@@ -469,6 +474,15 @@ class DataPath(Receiver):
 
     def _admit(self, tallies: list[Tally], now: int) -> bool:
         """Charge the whole chunk, or nothing; return whether it was charged."""
+        if len(tallies) <= FEW_STREAMS or self._slices is None:
+            return self._admit_each(tallies, now)
+        with self._slices.measure(_ENTRIES):
+            is_admitted = self._admit_each(tallies, now)
+        if is_admitted and not self._slices.take_own(_ENTRIES, len(tallies)):
+            self._source.yield_turn()
+        return is_admitted
+
+    def _admit_each(self, tallies: list[Tally], now: int) -> bool:
         admitted: list[Stream] = []
         for tally in tallies:
             stream = self.streams.get(tally.owner)
@@ -522,6 +536,13 @@ class DataPath(Receiver):
     def _feed_cut(self, chunk: bytes, size: int, now: int, *, has_turn: bool = False) -> None:
         """Cut a chunk into frames, and handle each; `has_turn`: its turn has come, however much others have done."""
         data, pieces = self.scanner.cut(chunk, size)
+        if len(pieces) <= FEW_STREAMS or self._slices is None:
+            self._take_pieces(data, pieces, now, has_turn=has_turn)
+        else:
+            with self._slices.measure(_ENTRIES):
+                self._take_pieces(data, pieces, now, has_turn=has_turn)
+
+    def _take_pieces(self, data: bytes, pieces: list[Piece], now: int, *, has_turn: bool) -> None:
         end, commands = self.scanner.end, 0
         for piece in pieces:
             is_heavy = piece.kind not in self._light
@@ -533,6 +554,10 @@ class DataPath(Receiver):
             commands += is_heavy
             if commands == MOST_COMMANDS and piece.stop < end:
                 self._source.yield_turn()
+            if self._begun >= FEW_STREAMS:
+                self._begun = 0
+                if self._slices is not None and not self._slices.take_own(_ENTRIES, FEW_STREAMS) and piece.stop < end:
+                    self._source.yield_turn()
             if self._source.is_throttled() and not self.writer.mid_frame and not self.keeps_the_rest:
                 self._set_aside(data[piece.stop : end])  # a pause begins at the next frame, be it read already
                 self.scanner.restart()
@@ -555,6 +580,8 @@ class DataPath(Receiver):
             self._counters.entries_ignored += 1
             self._is_skipping = not piece.whole
             return
+        if not stream.noted_in.is_open:
+            self._begun += 1
         self._scheduler.count_offered(stream, 1, piece.messages, piece.size)
         may_pass = piece.whole or not self.memory.is_any
         if may_pass and self._scheduler.pass_entry(stream, piece.messages, piece.size, now):

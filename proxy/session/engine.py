@@ -32,8 +32,8 @@ from proxy.slices import CallsInSlices, Slices, Work
 from proxy.timers import TimedScheduler
 from proxy.tls.certificates import Certificates
 
-_FOLLOW = 10
-"""Streams or limiters that follow a change in one unit of work."""
+_STEPS = 10
+"""Steps of a change (`Registry.go_on`) in one unit of work."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -174,7 +174,7 @@ class Engine:
     def _going_on(self) -> Iterator[None]:
         try:
             while self.registry.is_changing:
-                self.registry.go_on(self.clock(), _FOLLOW)
+                self.registry.go_on(self.clock(), _STEPS, 0)
                 yield
         except Exception:  # whatever is wrong with one stream, the others follow
             self._goes_on = False

@@ -300,7 +300,8 @@ def test_levels_of_a_stream_whose_turn_has_not_come_are_those_that_it_is_within(
     assert place.registry.is_changing
     levels = [place.registry.levels_of(stream) for stream in streams]
     assert levels == [[limiter.scope.level for limiter in stream.chain] for stream in streams]
-    assert sorted(map(len, levels)) == [1] * SLICE + [2] * SLICE
+    followed = sum(len(of_stream) == 2 for of_stream in levels)
+    assert 0 < followed < SLICE
     assert place.registry.revision > revision
     while place.registry.is_changing:
         place.registry.go_on(place.clock.now)

@@ -40,10 +40,10 @@ class LongestTurn:
             self._wired += 1
             return wire(stream, now)
 
-        def counted_serve(limiters: Iterable[Limiter], now: int) -> None:
+        def counted_serve(limiters: Iterable[Limiter], now: int, most_served: int = 3) -> None:
             tuned = list(limiters)
             self._tuned += len(tuned)
-            serve(tuned, now)
+            serve(tuned, now, most_served)
 
         registry._wire, registry._serve = counted_wire, counted_serve  # type: ignore[method-assign]
 

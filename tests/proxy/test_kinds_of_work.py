@@ -25,7 +25,7 @@ from tests.proxy.conversation import World, publisher
 from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.identity.keys import token_files
 from tests.proxy.manual_loop import ManualLoop
-from tests.proxy.test_longest_turn import ONE_A_SECOND, change
+from tests.proxy.test_longest_turn import ONE_A_SECOND, change, with_producers
 from tests.proxy.tls import Authorities
 from tests.proxy.wire import PING, connect, producer, send
 
@@ -72,6 +72,12 @@ def client_greets(world: World) -> None:
     client = world.client()
     world.counters.work_ns.clear()
     client >> connect()
+
+
+def streams_send_at_once(world: World) -> None:
+    client, _ = with_producers(world, 20, waiting=False)
+    world.counters.work_ns.clear()
+    client >> [send(0, number) for number in range(20)]
 
 
 def entries_are_released(world: World) -> None:
@@ -161,6 +167,7 @@ CASES: list[tuple[Work, Callable[[Path], Done]]] = [
     (Work.BLOCKS, partial(in_world, client_is_blocked)),
     (Work.COMMANDS, partial(in_world, client_opens_a_stream)),
     (Work.COMMANDS, partial(in_world, client_greets)),
+    (Work.ENTRIES, partial(in_world, streams_send_at_once)),
     (Work.RELEASES, partial(in_world, entries_are_released)),
     (Work.MEMORY, partial(in_world, memory_is_given_back)),
     (Work.MEMORY, all_objects_are_searched),

@@ -9,11 +9,15 @@ import pytest
 
 from accesslog.record import ConnectionLine, IntervalLine
 from limiter.levels import Setting
+from limiter.limiter import Limiter, Stream
 from limiter.policies import Value, change_of
 from limiter.registry import SLICE
 from limiter.token_bucket import Limit, rate
 from proxy import slices
 from proxy.observe import intervals
+from proxy.observe.log_lines import Moment
+from proxy.observe.steady import CountedSpan
+from proxy.session.data_path import MOST_STREAMS
 from proxy.slices import AT_ONCE, Work
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
@@ -38,6 +42,7 @@ MANY = 500
 MOST = SLICE
 """Streams, sessions, lines or limiters in one turn."""
 ONE_A_SECOND = {"namespaces": {"acme/shop": {"publish": {"messages": 1}, "dispatch": {"messages": 1}}}}
+PLENTY = {"namespaces": {"acme/shop": {"publish": {"messages": 1_000_000}}}}
 
 
 def topic(number: int) -> str:
@@ -400,3 +405,93 @@ def test_streams_that_are_over_are_freed_in_slices(make_world: Make, monkeypatch
     assert max(turns) >= 2 * MANY - 500
     assert turns[-1] == 0
     assert max(before - after for before, after in pairwise([*turns])) <= 500
+
+
+def test_streams_with_many_limits_follow_in_smaller_slices(make_world: Make) -> None:
+    each = {"publish": {"messages": 1000}}
+    limits = {"tenants": {"*": each}, "namespaces": {"*/*": each}, "each_topic": each, "producers": {"*": each}}
+    world = make_world(limits={"proxy": each} | limits)
+    with_producers(world, waiting=False)
+    turn = LongestTurn(world)
+    change(world, Setting.PROXY, "", None)
+    assert turn.total["wired"] == MANY
+    assert turn.most["wired"] <= MOST // 5
+
+
+def test_lines_that_changes_end_take_time_of_the_changes(make_world: Make) -> None:
+    """Each topic has a limit of its own, with a line that ends, and so has each line before it that is not made yet."""
+    world = make_world(limits=PLENTY | {"each_topic": {"publish": {"messages": 1000}}})
+    crowd = Crowd(world, MANY)
+    world.advance(0.5)
+    turn = LongestTurn(world)
+    change(world, Setting.TOPIC_OF_NAMESPACE, "acme/shop", 2000)
+    assert turn.total["lines"] == MANY
+    assert turn.most["lines"] <= AT_ONCE[Work.LINES]
+    assert crowd.turns == []
+
+
+class Crowd:
+    """A connection with many producers, each with an own topic, which all send again in turns of the loop.
+
+    Attributes:
+        turns: What `note` returned after each turn.
+    """
+
+    def __init__(self, world: World, count: int) -> None:
+        self.turns = list[int]()
+        self._world, self._count, self._sent = world, count, 0
+        self._client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
+        for first in range(0, count, 100):
+            numbers = range(first, first + 100)
+            self._client >> [producer(number, topic(number)) for number in numbers]
+            broker.heard()
+            broker >> [producer_success(number, f"p{number}") for number in numbers]
+        self._client >> self.chunk()
+
+    def chunk(self) -> bytes:
+        self._sent += 1
+        return b"".join(send(self._sent, number) for number in range(self._count))
+
+    def send_while_lines_are_made(self, times: int, turn_ns: int, note: Callable[[], int]) -> None:
+        """All send in the turn after an interval has ended, and so many times in all, until their lines are made."""
+
+        def turned() -> None:
+            self.turns.append(note())
+            if self._world.engine.slices.waiting(Work.LINES):
+                self._world.clock.now += turn_ns
+                if self._sent <= times and self._client.is_read:
+                    self._world.loop.call_soon(self._client.transport.receive, self.chunk())
+
+        self._world.loop.turned = turned
+        self._world.advance(10)
+
+    def longest(self) -> int:
+        return max(after - before for before, after in pairwise(self.turns))
+
+
+def test_lines_that_take_longer_than_an_interval_stay_in_slices(make_world: Make) -> None:
+    world = make_world(limits=PLENTY)
+    crowd = Crowd(world, MANY)
+    crowd.send_while_lines_are_made(10, turn_ns=100_000_000, note=lambda: world.access.lines)
+    assert crowd.turns[-1] >= 3 * MANY
+    assert crowd.longest() <= AT_ONCE[Work.LINES] + 1
+    lines = world.lines(IntervalLine)
+    assert sum(line.passed_messages for line in lines) == 11 * MANY
+
+
+@pytest.mark.parametrize("limits", [PLENTY, ONE_A_SECOND], ids=["they pass", "they are held"])
+def test_counts_are_taken_in_slices_though_all_streams_send(make_world: Make, limits: Any) -> None:
+    world = make_world(limits=limits)
+    crowd, taken = Crowd(world, 4 * MANY), [0]
+    take = world.intervals._taken
+
+    def counted(one: Stream | Limiter, end: Moment, began: Moment) -> CountedSpan:
+        taken[0] += 1
+        return take(one, end, began)
+
+    world.intervals._taken = counted  # type: ignore[method-assign]
+    crowd.send_while_lines_are_made(2, turn_ns=0, note=lambda: taken[0])
+    assert crowd.turns[-1] >= 8 * MANY
+    in_slices = intervals._TAKEN * AT_ONCE[Work.LINES]
+    in_reads = AT_ONCE[Work.ENTRIES] // intervals.TAKEN_EARLY + 3 * MOST_STREAMS
+    assert crowd.longest() <= in_slices + in_reads

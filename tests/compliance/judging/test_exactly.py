@@ -194,25 +194,26 @@ class Skipping(Scheduler):
 class Dozing(Scheduler):
     """Serves nobody for the last fifth of each second: twice as long as it takes to fill a bucket."""
 
-    def serve(self, limiter: Limiter, now: int) -> None:
+    def serve(self, limiter: Limiter, now: int) -> int:
         if now % NANOS_PER_SECOND >= 0.8 * NANOS_PER_SECOND:
             limiter.wakes_at = None
             self._lines.wake(limiter, (now // NANOS_PER_SECOND + 1) * NANOS_PER_SECOND)
-            return
-        super().serve(limiter, now)
+            return 0
+        return super().serve(limiter, now)
 
 
 class Starving(Scheduler):
     """Passes over the first of its streams, whoever else waits."""
 
-    def serve(self, limiter: Limiter, now: int) -> None:
+    def serve(self, limiter: Limiter, now: int) -> int:
         victim = min(limiter.streams, key=lambda stream: stream.name.stream_id)
         is_waiting = victim.waits_on is limiter
         if is_waiting and len(limiter.waiters) > 1:
             limiter.waiters.remove(victim.tag_at(limiter))
-        super().serve(limiter, now)
+        turns = super().serve(limiter, now)
         if is_waiting and victim.waits_on is limiter and len(limiter.waiters):
             limiter.waiters.add(victim.tag_at(limiter))
+        return turns
 
 
 def greedy(make: Callable[..., Scheduler], *, seconds: int = 30) -> SchedulerLog:
