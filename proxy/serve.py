@@ -796,8 +796,10 @@ async def _serve(source: ConfigSource, parent: Parent | None = None, successor: 
         keep_for_ever()
     if parent is not None:
         parent.starting()
-    measure = partial(proxy.engine.slices.measure, Work.MEMORY)
-    with Searches(asyncio.get_running_loop().call_soon_threadsafe, measure=measure).at_work():
+    slices = proxy.engine.slices
+    searches = Searches(asyncio.get_running_loop().call_soon_threadsafe, partial(slices.measure, Work.MEMORY))
+    slices.after_work(searches.search_youngest)
+    with searches.at_work():
         await _serve_until_signal(proxy, parent)
 
 

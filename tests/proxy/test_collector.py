@@ -1,3 +1,4 @@
+import asyncio
 import gc
 import sys
 import weakref
@@ -8,7 +9,9 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from proxy.bulk import let_go
-from proxy.runtime import MANY, NEWCOMERS, Searches, keep_for_ever, paused_collector
+from proxy.counters import Counters
+from proxy.runtime import MANY, MOST_SEARCHED, NEWCOMERS, Searches, keep_for_ever, paused_collector
+from proxy.slices import Slices, Work
 
 
 def test_it_is_paused_inside_and_goes_on_after_whatever_happens() -> None:
@@ -96,13 +99,13 @@ class Watched:
         self.soon: list[Callable[[], None]] = []
         self.searched: list[int] = []
         self.looked_at: list[int] = []
+        self.kept: list[list[list[int]]] = []
         self.rule = Searches(self.soon.append)
 
-    def newcomers(self, searches: int) -> None:
-        """As many as the rule lets come before it has all searched."""
-        for _ in range(searches):
-            self.rule._searched("start", {"generation": 0})
-            self.rule._searched("stop", {"generation": 0})
+    def newcomers(self, count: int) -> None:
+        """So many come, and are searched."""
+        self.kept.append([[] for _ in range(count)])
+        gc.collect(0)
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -133,10 +136,11 @@ def test_of_a_crowd_the_youngest_are_searched_in_small_parts_and_none_twice() ->
 
 def test_what_outlived_is_searched_once_more_in_a_turn_of_its_own() -> None:
     watched = Watched()
+    gc.collect()
     with watched.at_work():
-        watched.newcomers(MANY // NEWCOMERS - 1)
+        watched.newcomers(MANY - 500)
         assert watched.soon == []
-        watched.newcomers(100)
+        watched.newcomers(100 * NEWCOMERS)
         (search,) = watched.soon
         assert 2 not in watched.searched, "nothing waits for it that is being done now"
         search()
@@ -157,8 +161,57 @@ def test_no_search_looks_at_more_than_is_new_however_much_there_is() -> None:
     assert max(watched.looked_at) <= 2 * MANY
 
 
+class Old(list[list[int]]):
+    """Objects of earlier searches, each freed for a new one by `replace`: Python's count does not grow."""
+
+    def replace(self, begin: int, end: int) -> list[list[int]]:
+        new = list[list[int]]()
+        for position in range(begin, end):
+            self[position] = []
+            new.append(self[position])
+        return new
+
+
+def test_searches_are_small_while_as_many_objects_go_as_come() -> None:
+    """12,000 producers that are reset and opened again are 100,000 objects."""
+    watched, counters, loop = Watched(), Counters(), asyncio.new_event_loop()
+    slices, old = Slices(counters), Old([] for _ in range(10 * MANY))
+    slices.after_work(watched.rule.search_youngest)
+
+    def replacing() -> Iterator[None]:
+        for begin in range(0, len(old), 20):
+            old.replace(begin, begin + 20)
+            yield
+            while watched.soon:
+                watched.soon.pop()()
+
+    gc.collect()
+    gc.freeze()
+    with watched.at_work():
+        loop.run_until_complete(slices.done(Work.COMMANDS, replacing()))
+        gc.collect(0)
+    loop.close()
+    assert sum(watched.looked_at) >= 10 * MANY
+    assert max(watched.looked_at) <= MOST_SEARCHED
+    assert watched.searched.count(2) >= 5
+
+
+def test_objects_are_exempt_if_a_search_would_look_at_too_many() -> None:
+    watched, old = Watched(), Old([] for _ in range(2 * MOST_SEARCHED))
+    gc.collect()
+    gc.freeze()
+    with watched.at_work():
+        old.replace(0, len(old))
+        gc.collect(0)
+        old.replace(0, len(old))
+        gc.collect()
+    assert max(watched.looked_at) <= MOST_SEARCHED
+
+
 def test_a_cycle_that_outlived_the_small_searches_is_freed_by_that_of_all() -> None:
     watched = Watched()
+    gc.collect()
+    gc.freeze()
     with watched.at_work():
         ring: list[object] = []
         ring.append(ring)
@@ -168,7 +221,7 @@ def test_a_cycle_that_outlived_the_small_searches_is_freed_by_that_of_all() -> N
         del ring
         gc.collect(0)
         assert gone() is not None
-        watched.newcomers(MANY // NEWCOMERS)
+        watched.newcomers(MANY)
         watched.soon.pop()()
     assert gone() is None
 
