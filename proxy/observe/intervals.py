@@ -40,7 +40,7 @@ from proxy.slices import Slices, Work, letting_go
 
 HEARTBEAT_S = 30.0
 """Longest time without a line while nothing happens."""
-_TAKEN = 5
+_TAKEN = 2
 """Counts that are taken in the time in which a line is made."""
 TAKEN_EARLY = 5
 """Streams in a read that take as long as to take counts does."""
