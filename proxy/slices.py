@@ -67,7 +67,7 @@ AT_ONCE: Final = {
     Work.ENDINGS: 25,
     Work.BLOCKS: 50,
     Work.COMMANDS: 30,  # to open a stream takes up to 0.1 ms
-    Work.ENTRIES: 1000,
+    Work.ENTRIES: 400,  # at ten levels, the first of a stream in an interval takes 15 µs
     Work.RELEASES: 100,
     Work.REQUESTS: 50,
     Work.SCRAPES: 50,
