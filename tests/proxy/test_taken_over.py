@@ -21,7 +21,7 @@ from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_port
 from proxy.takeover import ABORT, GO, READY, Door
 from tests.loadgen.standin.conftest import new_client, running_broker
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 TOPIC = "persistent://public/default/taken"
 RATE = 100
@@ -123,7 +123,7 @@ class Load:
             consumer = client.subscribe(TOPIC, "all", initial_position=pulsar.InitialPosition.Earliest)
             while not self._sent_all.is_set() or set(self.sent) - set(self.received):
                 try:
-                    message = consumer.receive(5_000)
+                    message = consumer.receive(int(1000 * PATIENCE_S))
                 except pulsar.Timeout:
                     break
                 self.received[int(message.data())] += 1
