@@ -99,7 +99,7 @@ class Load:
         self.received = Counter[int]()
         self.troubles = list[str]()
         self._address = address
-        self._over, self._sent_all = threading.Event(), threading.Event()
+        self._over, self._sent_all, self._is_subscribed = (threading.Event() for _ in range(3))
         self._threads = [threading.Thread(target=each) for each in (self._publish, self._consume, self._connect)]
         for each in self._threads:
             each.start()
@@ -107,6 +107,7 @@ class Load:
     def _publish(self) -> None:
         with closing(new_client(self._address)) as client:
             producer = client.create_producer(TOPIC, batching_enabled=False)
+            self._is_subscribed.wait()  # the broker keeps no message that came before
             number = 0
             while not self._over.is_set():
                 try:
@@ -121,6 +122,7 @@ class Load:
     def _consume(self) -> None:
         with closing(new_client(self._address)) as client:
             consumer = client.subscribe(TOPIC, "all", initial_position=pulsar.InitialPosition.Earliest)
+            self._is_subscribed.set()
             while not self._sent_all.is_set() or set(self.sent) - set(self.received):
                 try:
                     message = consumer.receive(int(1000 * PATIENCE_S))
