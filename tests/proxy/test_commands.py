@@ -21,7 +21,7 @@ runner = CliRunner()
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """The configurations that would have been served."""
     served: list[Config] = []
-    monkeypatch.setattr(proxy.serve, "run", lambda source: served.append(source.read()))
+    monkeypatch.setattr(proxy.serve, "run", lambda source, successor=None: served.append(source.read()))
     return served
 
 
@@ -87,7 +87,7 @@ def test_serve_tells_every_configuration_error_and_ends_with_1(served: list[Conf
 
 
 def test_serve_tells_in_one_line_why_it_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_config: Config) -> Any:
+    def fail(_config: Config, **_more: object) -> Any:
         raise StartError("listen: cannot listen on 127.0.0.1:1: permission denied")
 
     monkeypatch.setattr(proxy.serve, "run", fail)
