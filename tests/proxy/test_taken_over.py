@@ -123,11 +123,15 @@ class Load:
         with closing(new_client(self._address)) as client:
             consumer = client.subscribe(TOPIC, "all", initial_position=pulsar.InitialPosition.Earliest)
             self._is_subscribed.set()
+            last = time.monotonic()
             while not self._sent_all.is_set() or set(self.sent) - set(self.received):
                 try:
-                    message = consumer.receive(int(1000 * PATIENCE_S))
+                    message = consumer.receive(100)  # short, as the last message may have come already
                 except pulsar.Timeout:
-                    break
+                    if time.monotonic() - last > PATIENCE_S:
+                        break
+                    continue
+                last = time.monotonic()
                 self.received[int(message.data())] += 1
                 consumer.acknowledge(message)
 
@@ -269,14 +273,22 @@ def test_stopped_new_process_ends_both(tmp_path: Path, broker: str) -> None:
         wait_for(lambda: proxy.admin.is_ready("/readyz"))
 
 
+@contextmanager
+def asked(proxy: InPlace) -> Iterator[tuple[TetheredProcess, socket.socket]]:
+    """The test is the process before, and a new one has connected to it, and awaits its offer."""
+    with proxy.door.listen() as door:
+        door.setblocking(True)
+        new = proxy.start("--takeover")
+        asking, _ = door.accept()
+        with asking:
+            yield new, asking
+
+
 def test_process_stopped_before_it_serves_leaves_the_ports(tmp_path: Path, broker: str) -> None:
     """The test is the process before, and has it wait for `go`."""
     with in_place(tmp_path, broker) as proxy:
         proxy.processes[0].kill()
-        with proxy.door.listen() as door:
-            door.setblocking(True)
-            stopped = proxy.start("--takeover")
-            asking, _ = door.accept()
+        with asked(proxy) as (stopped, asking):
             asking.sendall(b'{"v":1,"names":[]}')
             assert asking.recv(1) == READY
             os.kill(stopped.pid, signal.SIGTERM)
@@ -285,7 +297,6 @@ def test_process_stopped_before_it_serves_leaves_the_ports(tmp_path: Path, broke
             wait_for(lambda: stopped.exit_code == 1, told=proxy.lines)
             with suppress(ConnectionResetError):
                 assert asking.recv(10) == b""
-            asking.close()
 
 
 def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: str) -> None:
@@ -293,10 +304,7 @@ def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: 
     with in_place(tmp_path, broker) as proxy:
         proxy.processes[0].kill()
         host, _, port = proxy.address.partition(":")
-        with socket.create_server((host, int(port))) as offered, proxy.door.listen() as door:
-            door.setblocking(True)
-            proxy.start("--takeover")
-            asking, _ = door.accept()
+        with socket.create_server((host, int(port))) as offered, asked(proxy) as (_, asking):
             offer = json.dumps({"v": 1, "names": [[f"listen pulsar://{proxy.address}", 1]]}).encode()
             socket.send_fds(asking, [offer], [offered.fileno()])
             assert asking.recv(1) == READY
@@ -311,10 +319,7 @@ def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: 
 def test_process_that_is_given_up_ends(tmp_path: Path, broker: str) -> None:
     with in_place(tmp_path, broker) as proxy:
         proxy.processes[0].kill()
-        with proxy.door.listen() as door:
-            door.setblocking(True)
-            given_up = proxy.start("--takeover")
-            asking, _ = door.accept()
+        with asked(proxy) as (given_up, asking):
             asking.sendall(b'{"v":1,"names":[]}')
             assert asking.recv(1) == READY
             asking.sendall(ABORT)
