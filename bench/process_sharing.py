@@ -1,4 +1,4 @@
-"""What two processes do with one limit: how evenly it is divided, how soon a newcomer or a survivor has its part."""
+"""The row of two processes that share a limit: how evenly, and how soon a newcomer or a survivor has its part."""
 
 import os
 import signal
@@ -16,6 +16,7 @@ from bench.data_path.proxies import RunningPeer, sluice_plan
 from bench.data_path.stage import DataRow, Stage, beside, close_all
 from bench.harness import BenchError, Figure, Goal, Row, Sample
 from loadgen.real.process import wait_until
+from tests.real.steadiness import jain
 
 CYCLE_S, LEASE_S = 0.25, 2.0
 """The defaults of `fleet.cycle` and `fleet.lease`."""
@@ -65,11 +66,6 @@ def sharing_row(name: str) -> DataRow:
     """Make the row, of one peer: two processes that are started for it."""
     text = f"{STREAMS} streams of each process want more than their part of one tenant's {RATE:,} msg/s"
     return Row("sharing", text, FIGURES, _measure, (name,))
-
-
-def jain(shares: Sequence[float]) -> float:
-    """Return Jain's index: 1 if all have the same, 1/n if one has all."""
-    return sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares))
 
 
 def soonest(looks: Sequence[Look], rate: float, window_s: float = CYCLE_S) -> float | None:

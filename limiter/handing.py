@@ -216,9 +216,8 @@ class HandedLimits:
     def _hand(self, limiter: Limiter, kept: int, now: int) -> None:
         share = limiter.shares[0]
         if not self._has_all and any(limiter.lacks(now)):
-            kept = max(
-                kept, share // 2
-            )  # a part keeps the debt, which must not get lost if the other process is killed
+            # A part keeps the debt, which must not get lost if the other process is killed.
+            kept = max(kept, share // 2)
         if share > kept:
             self._on_change(limiter, now)
             balances = limiter.hand(kept, now)

@@ -122,7 +122,7 @@ class CompactionTask:
 
 
 class _Unit(NamedTuple):
-    """What is not cut: a file, or a range of numbers in files that have copies."""
+    """A part of a day that no two tasks share: a file, or a range of numbers in files that have copies."""
 
     rows: int
     size: int

@@ -86,7 +86,6 @@ class Blocklist:
         self.rules = Rules()
         self.hits: Counter[Key] = Counter()
         """Number of connections and streams that each rule has refused or ended since it was set."""
-        """Called with a key that is no longer blocked."""
         self._counters = counters
         self._sessions = sessions
         self._wall = wall

@@ -255,6 +255,18 @@ class ProxyLook:
     before: Poll | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProxyLooks:
+    """One look at all proxies: the answers, and a line for each proxy that gave none."""
+
+    looks: list[ProxyLook]
+    silent: list[str] = field(default_factory=list)
+
+    def rows(self, sort: Sort) -> list["StreamRow"]:
+        """Return the streams of all proxies in this order."""
+        return ordered([row for look in self.looks for row in rows_of(look)], sort)
+
+
 def rows_of(look: ProxyLook) -> list[StreamRow]:
     """Return the streams of a look with their rates since the one before.
 
@@ -331,18 +343,12 @@ class Shown:
     cells: list[tuple[str, ...]]
 
 
-def show(looks: Sequence[ProxyLook], view: View, silent: Sequence[str] = ()) -> Shown:
-    """Return one table of proxies that were looked at, with rates since the looks before.
-
-    Args:
-        looks: What the proxies answered.
-        view: The choice of what to show.
-        silent: A line for each proxy that did not answer.
-    """
-    rows = ordered([row for look in looks for row in rows_of(look)], view.sort)
-    several = len(looks) + len(silent) > 1
-    heading = [f"{view.title}   {_sums([look.poll for look in looks], rows)}", *silent]
-    for look in looks:
+def show(looked: ProxyLooks, view: View) -> Shown:
+    """Return one table of proxies that were looked at, with rates since the looks before."""
+    rows = looked.rows(view.sort)
+    several = len(looked.looks) + len(looked.silent) > 1
+    heading = [f"{view.title}   {_sums([look.poll for look in looked.looks], rows)}", *looked.silent]
+    for look in looked.looks:
         heading += [f"{look.proxy}: {line}" if several else line for line in _states(look.poll)]
     cells = [_cells(row) for row in rows[: view.most]]
     if not several:
@@ -380,20 +386,14 @@ def plain(shown: Shown) -> str:
     )
 
 
-def as_json(looks: Sequence[ProxyLook], view: View, silent: Sequence[str] = ()) -> str:
-    """Return the same as one line of JSON, with all that the proxies say of the streams.
-
-    Args:
-        looks: What the proxies answered.
-        view: The choice of what to show.
-        silent: A line for each proxy that did not answer.
-    """
-    rows = ordered([row for look in looks for row in rows_of(look)], view.sort)[: view.most]
+def as_json(looked: ProxyLooks, sort: Sort, most: int) -> str:
+    """Return the first rows as one line of JSON, with all that the proxies say of the streams."""
+    rows = looked.rows(sort)[:most]
     streams = [{**msgspec.to_builtins(row.stream), **msgspec.to_builtins(row)} for row in rows]
-    proxies = [{**msgspec.to_builtins(look.poll), "proxy": look.proxy} for look in looks]
+    proxies = [{**msgspec.to_builtins(look.poll), "proxy": look.proxy} for look in looked.looks]
     for each, key in [*((stream, "stream") for stream in streams), *((proxy, "streams") for proxy in proxies)]:
         del each[key]
-    answer = {"streams": streams, "proxies": proxies, "unanswered": list(silent)}
+    answer = {"streams": streams, "proxies": proxies, "unanswered": looked.silent}
     return printable_json(msgspec.json.encode(answer).decode())
 
 
@@ -497,14 +497,6 @@ def run(request: TopRequest, console: Console | None = None, sleep: Callable[[fl
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyLooks:
-    """One look at all proxies: the answers, and a line for each proxy that gave none."""
-
-    looks: list[ProxyLook]
-    silent: list[str]
-
-
 class ProxyWatch:
     """The looks at some proxies.
 
@@ -538,12 +530,12 @@ class ProxyWatch:
 
 def _shown(looked: ProxyLooks, request: TopRequest, most: int) -> Shown:
     addresses = ", ".join(link.address for link in request.links)
-    return show(looked.looks, View(f"{time.strftime('%H:%M:%S')} {addresses}", request.sort, most), looked.silent)
+    return show(looked, View(f"{time.strftime('%H:%M:%S')} {addresses}", request.sort, most))
 
 
 def _print(looked: ProxyLooks, request: TopRequest, console: Console) -> None:
     if request.json:
-        console.file.write(as_json(looked.looks, View("", request.sort, request.rows), looked.silent) + "\n")
+        console.file.write(as_json(looked, request.sort, request.rows) + "\n")
     elif console.is_terminal:
         console.print(rendered(_shown(looked, request, request.rows)))
     else:

@@ -108,7 +108,7 @@ class Taken(NamedTuple):
 
     @property
     def in_totals(self) -> "Taken":
-        """The same counts, once the totals hold all of them."""
+        """Return the same counts, of which the totals hold all."""
         return self._replace(mark=self.values)
 
 

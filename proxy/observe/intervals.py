@@ -61,7 +61,7 @@ class _Boundary(NamedTuple):
 
 
 class Observed(Protocol):
-    """What streams and limiters do, as lines report it; implemented by `Engine`."""
+    """The streams and limiters that lines report on; implemented by `Engine`."""
 
     journal: ActivityJournal
     registry: Registry

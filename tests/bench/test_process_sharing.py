@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.process_sharing import jain, soonest
+from bench.process_sharing import soonest
+from tests.real.steadiness import jain
 
 
 def looks(*rates, each_s=0.05):

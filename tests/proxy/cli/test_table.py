@@ -13,6 +13,7 @@ from proxy.cli.top_view import (
     MemberAnswer,
     Poll,
     ProxyLook,
+    ProxyLooks,
     QuotaAnswer,
     ShareAnswer,
     View,
@@ -41,10 +42,9 @@ def looked(now: Poll, before: Poll | None = None, proxy: str = "127.0.0.1:8080")
     return ProxyLook(proxy, now, before)
 
 
-def looks(left_out: int = 0) -> list[ProxyLook]:
-    return [
-        looked(poll(2000, FREE, HELD, left_out=left_out), poll(1000, state(), state(stream_id=2, topic=FREE.topic)))
-    ]
+def looks(*others: ProxyLook, left_out: int = 0, silent: tuple[str, ...] = ()) -> ProxyLooks:
+    before = poll(1000, state(), state(stream_id=2, topic=FREE.topic))
+    return ProxyLooks([looked(poll(2000, FREE, HELD, left_out=left_out), before), *others], [*silent])
 
 
 def test_plain_text_is_aligned_and_whole() -> None:
@@ -73,7 +73,7 @@ def test_what_the_answer_leaves_out_is_said() -> None:
 def test_what_is_rejected_stands_in_the_sums_if_there_is_any() -> None:
     assert "rejected" not in show(looks(), VIEW).heading[0]
     now = poll(2000, state(rejected_messages=30))
-    assert "rejected 30/s" in show([looked(now, poll(1000, state()))], VIEW).heading[0]
+    assert "rejected 30/s" in show(ProxyLooks([looked(now, poll(1000, state()))]), VIEW).heading[0]
 
 
 def test_a_terminal_gets_the_same_cells_within_its_width() -> None:
@@ -89,7 +89,7 @@ def test_a_terminal_gets_the_same_cells_within_its_width() -> None:
 
 def test_several_proxies_are_one_table_in_order() -> None:
     other = looked(poll(500, state(held_messages=2000, producer_name="q")), proxy="10.0.0.2:8080")
-    shown = show([*looks(), other], VIEW, ["10.0.0.3:8080: no answer"])
+    shown = show(looks(other, silent=("10.0.0.3:8080: no answer",)), VIEW)
     assert shown.columns[0] == "proxy"
     assert [(cells[0], cells[3]) for cells in shown.cells] == [
         ("10.0.0.2:8080", "q"), ("127.0.0.1:8080", "p"), ("127.0.0.1:8080", "\\x1b[31mred"),
@@ -100,11 +100,11 @@ def test_several_proxies_are_one_table_in_order() -> None:
 
 def test_states_of_several_proxies_name_the_proxy() -> None:
     other = looked(poll(500, left_out=7), proxy="10.0.0.2:8080")
-    assert show([*looks(), other], VIEW).heading[1].startswith("10.0.0.2:8080: rates and rows without 7 streams")
+    assert show(looks(other), VIEW).heading[1].startswith("10.0.0.2:8080: rates and rows without 7 streams")
 
 
 def test_json_has_the_rows_of_the_table() -> None:
-    found = json.loads(as_json(looks(), View("", "held", 1), ["b: no answer"]))
+    found = json.loads(as_json(looks(silent=("b: no answer",)), "held", 1))
     (stream,) = found["streams"]
     assert (stream["proxy"], stream["topic"], stream["held_messages"]) == ("127.0.0.1:8080", HELD.topic, 1200)
     assert (stream["passed_per_s"], stream["waits_on"]["level"]) == (100, "topic")
@@ -113,11 +113,11 @@ def test_json_has_the_rows_of_the_table() -> None:
 
 
 def test_json_has_no_control_characters_of_names() -> None:
-    assert as_json(looks(), VIEW).isprintable()
+    assert as_json(looks(), "held", 20).isprintable()
 
 
 def test_without_streams_there_is_a_table_all_the_same() -> None:
-    shown = show([looked(poll(1000))], VIEW)
+    shown = show(ProxyLooks([looked(poll(1000))]), VIEW)
     assert shown.cells == []
     assert plain(shown).splitlines()[1].startswith("topic")
 
