@@ -21,7 +21,7 @@ def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(
         "tests/real/test_fleets.py",
     ]  # the last on request
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *processes, *tests]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     last_lines = done.stdout.strip().splitlines()[-3:]
     assert last_lines[0] == "LEFT OUT: 1 tests: no real Pulsar broker"
@@ -32,7 +32,7 @@ def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(
 def test_without_openssl_the_last_lines_tell_it_too(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/proxy/admin/test_listener.py"]
     env = {**os.environ, "PATH": str(tmp_path)}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert " tests: no openssl command\n  tests/proxy/admin/test_listener.py::" in done.stdout
     assert done.stdout.splitlines()[-1] == "To run them install openssl."

@@ -165,9 +165,12 @@ class Act:
         return self
 
     def finish_again(self, first: int) -> Self:
-        """Until the message with this index comes again, and all that follow it; see `finish`."""
-        taken, last = len(self.log), len(self.sent) - 1
-        return self.finish(lambda: first in self.indexes[taken:] and self.indexes[-1] == last)
+        """Until the message with this index has come again, and all that follow it; see `finish`.
+
+        It may have come before whoever asked for it was answered: it is counted from the beginning.
+        """
+        last = len(self.sent) - 1
+        return self.finish(lambda: self.indexes.count(first) > 1 and self.indexes[-1] == last)
 
     def index(self, message: pulsar.Message) -> int:
         """Which one of the backlog it is, byte for byte."""
