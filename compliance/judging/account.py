@@ -35,6 +35,7 @@ from compliance.judging.facts import DoubtFacts, Judged, KeptFacts, Minute, Spel
 from compliance.judging.lines import (
     BUCKETS,
     CONTIGUOUS_S,
+    CONTIGUOUS_US,
     LATE_S,
     OWED_WINDOW_S,
     ROUNDING,
@@ -49,7 +50,6 @@ from compliance.judging.lines import (
 from compliance.schema import OBSERVED, REJECTING
 
 _NO_STEP = Step()
-_UNTIL_US = round(CONTIGUOUS_S * 1e6)
 _NUMBER = attrgetter("seq")
 
 
@@ -130,7 +130,7 @@ class LimiterAccount:
 
     def _as_long_as_it_may_be(self, line: Line) -> Line:
         """Return a line without the part that it claims of the time before: no line begins before the last one ends."""
-        if self._before is None or line.at_us[0] >= self._before.at_us[1] - _UNTIL_US:
+        if self._before is None or line.at_us[0] >= self._before.at_us[1] - CONTIGUOUS_US:
             return line
         begin_us = min(self._before.at_us[1], line.at_us[1])
         lasts_s = (line.at_us[1] - begin_us) / 1e6
@@ -179,7 +179,7 @@ class LimiterAccount:
         pending = self._pending
         while pending and not line.is_before(pending[0]):
             change, was = pending[0], self._was
-            if line.at_us[0] == change.at_us:
+            if line.begins_at(change):
                 return
             pending.popleft()
             if pending and self._before and self._before.is_before(pending[0]):
@@ -202,7 +202,7 @@ class LimiterAccount:
         removed_us = None
         for change in self._notes.values if self._before else ():
             # The last line ends at the change, or earlier if no stream used the limit.
-            if self._before and change.at_us >= self._before.at_us[1] - _UNTIL_US:
+            if self._before and change.at_us >= self._before.at_us[1] - CONTIGUOUS_US:
                 removed_us = change.at_us if change.removes(self._before.source) else None
         windows = [replay.facts(self._limiter) for replay in (*self._over, *self._streams)]
         minutes = self._minutes.values()
@@ -462,7 +462,7 @@ class LimiterAccount:
         before, self._refused = self._refused, None
         if line.mode != REJECTING or not line.rejected:
             return
-        goes_on = before is not None and line.at_us[0] - before[0].at_us[1] <= _UNTIL_US
+        goes_on = before is not None and line.at_us[0] - before[0].at_us[1] <= CONTIGUOUS_US
         if before is not None and goes_on and before[1] > 0:
             self._owing.hide(*before)
         full_s = min(line.overflow[held.bucket] / held.rate - held.gap_s for held in self._on)

@@ -36,6 +36,7 @@ SAME_WAIT_S = 0.002
 """Seconds by which two accounts of one wait may differ."""
 CONTIGUOUS_S = 2e-6
 """Seconds between two lines that count as no time: rounding to a microsecond."""
+CONTIGUOUS_US = round(CONTIGUOUS_S * 1e6)
 ROUNDING = 1e-6
 
 
@@ -86,7 +87,10 @@ class Line(Struct, array_like=True):
 
     def is_before(self, change: SettingChange) -> bool:
         """Return whether the line may have the value before a change: it comes or begins before it."""
-        return self.seq < change.seq or self.at_us[0] < change.at_us
+        return self.seq < change.seq or self.at_us[0] < change.at_us - CONTIGUOUS_US
+
+    def begins_at(self, change: SettingChange) -> bool:
+        return abs(self.at_us[0] - change.at_us) <= CONTIGUOUS_US
 
     @property
     def is_waited_through(self) -> bool:

@@ -111,6 +111,19 @@ def test_line_that_begins_at_a_change_may_have_the_old_value() -> None:
     assert of_change(log) == set()
 
 
+@pytest.mark.parametrize("rounding_us", [-2, -1, 0, 1, 2])
+def test_line_that_begins_at_a_change_is_known_in_spite_of_rounding(rounding_us: int) -> None:
+    """A line's begin is its end less its duration, which are rounded apart."""
+    log = PlantedLog()
+    for second in range(4):
+        if second == 2:
+            log.change(before='{"a": 100}', after='{"a": 50}')
+        rate, duration_ms = (100.0, 1000.0) if second < 2 else (50.0, 1000 - rounding_us / 1000)
+        log.limit(10, throttled_ms=0.0, source="topic rest", rate=rate, duration_ms=duration_ms)
+        log.second += 1
+    assert of_change(log) == set()
+
+
 @pytest.mark.parametrize("between", [0, 1])
 def test_change_that_is_undone_at_once_is_not_in_vain(between: int) -> None:
     """A hundred becomes fifty and a hundred again; with a line in between, that one should have had fifty."""
