@@ -8,7 +8,7 @@ followed in the folder of the access log, where a link was not made by the proxy
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +21,8 @@ MOST_PEM = 1024**2
 """Most bytes of certificates or a key; the authorities that a Linux distribution trusts have 220 KiB."""
 MOST_SECRET = 64 * 1024
 """Most bytes of a file with a single token or key."""
+_MOST_LOGGED = 20
+"""Entries of one file that are passed over, and get a line of the log each."""
 _PIECE = 1024**2
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -141,6 +143,22 @@ def warn_if_others_read(path: Path, key: str) -> None:
     """
     if path.stat().st_mode & stat.S_IROTH:
         structlog.get_logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))
+
+
+def warn_of_passed_over(event: str, key: str, file: str, reasons: Sequence[str]) -> None:
+    """Warn of each entry of a file that is passed over because it cannot be used, while the others are taken.
+
+    Args:
+        event: The event's name in the log.
+        key: The key of the configuration that names the file.
+        file: The file.
+        reasons: The place of each entry, and why it cannot be used.
+    """
+    log = structlog.get_logger().bind(key=key, file=file)
+    for reason in reasons[:_MOST_LOGGED]:
+        log.warning(event, reason=reason)
+    if len(reasons) > _MOST_LOGGED:
+        log.warning("more entries of this file are passed over", entries=len(reasons) - _MOST_LOGGED)
 
 
 def token_in(path: Path) -> str:

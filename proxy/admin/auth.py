@@ -24,8 +24,8 @@ from proxy.admin.refusals import CallerRefusedError, RefusalCause, RefusalLog, r
 from proxy.admin.tenant_scope import ALWAYS_OPEN, why_outside
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
-from proxy.config.yaml_reader import YamlError, parse_yaml
-from proxy.files import FileReader, read_file, warn_if_others_read
+from proxy.config.yaml_reader import YamlError, YamlProblem, lines_of, parse_yaml
+from proxy.files import FileReader, read_file, warn_if_others_read, warn_of_passed_over
 from proxy.policies.keys import ANONYMOUS
 from proxy.tls.certificates import Expiry, LoadedContext, admin_context
 
@@ -61,7 +61,7 @@ class Tokens:
         path: The file of the tokens.
 
     Raises:
-        ConfigError: If the file cannot be used, with every problem. No token is ever shown.
+        ConfigError: If the file cannot be used, with every problem. No problem and no warning shows a token.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,56 +77,76 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> tuple[Holder, ...]:
-    """Return the token holders that a file names.
+    """Return the token holders that a file names; those with mistakes are passed over with a warning.
 
     Raises:
-        ConfigError: With every problem, each naming key, file, holder and remedy.
+        ConfigError: If no holder can be served, with every problem, each naming key, file, line, holder and remedy.
     """
-    values = _parsed(path)
-    problems = [f"{_TOKENS_KEY}: {path}: {problem}" for problem in _problems(values)]
-    if problems:
-        raise ConfigError(problems)
+    text = _text(path)
+    values, mistakes = _parsed(path, text)
+    if not isinstance(values, dict) or not (values or mistakes):
+        raise _refused(path, " names no holder; write NAME: {access: read, token: TOKEN}, or access: write for changes")
+    if len(values) > MOST_TOKENS:
+        raise _refused(path, f" names {len(values)} holders, at most {MOST_TOKENS} are served")
+    unusable = {each.key[0]: f"{each.line}: {each.text}" for each in mistakes}
+    wrong = [(name, problem) for name, problem in _problems(values) if name not in unusable]
+    lines = lines_of(text, {(name,) for name, _ in wrong}) if wrong else {}
+    reasons = [*unusable.values()]
+    reasons += [f"{lines.get((name,), 1)}: {name[:LONGEST_NAME]!r}: {problem}" for name, problem in wrong]
+    served = {name: entry for name, entry in values.items() if name not in {*unusable, *dict(wrong)}}
+    if not served:
+        raise _refused(path, *reasons)
+    warn_of_passed_over("a holder is passed over: its token opens nothing", _TOKENS_KEY, str(path), reasons)
     return tuple(
         Holder(
             name, entry["access"], _digest(entry["token"]), frozenset(entry["tenants"]) if "tenants" in entry else None
         )
-        for name, entry in values.items()
+        for name, entry in served.items()
     )
 
 
-def _parsed(path: Path) -> Any:
+def _refused(path: Path, *problems: str) -> ConfigError:
+    return ConfigError([f"{_TOKENS_KEY}: {path}:{problem}" for problem in problems])
+
+
+def _text(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode
         text = read_file(path, _MOST_BYTES)
     except OSError as error:
-        raise ConfigError([f"{_TOKENS_KEY}: {path}: cannot be read: {error.strerror}"]) from None
+        raise _refused(path, f" cannot be read: {error.strerror}") from None
     if mode & stat.S_IWOTH:
-        raise ConfigError([f"{_TOKENS_KEY}: {path}: others can write it, and so give themselves access: chmod o-w"])
+        raise _refused(path, " others can write it, and so give themselves access: chmod o-w")
     warn_if_others_read(path, _TOKENS_KEY)
+    return text
+
+
+def _parsed(path: Path, text: bytes) -> tuple[Any, tuple[YamlProblem, ...]]:
+    """Return the content, and the mistakes that are each of one holder; without keys and values: those are secrets."""
     try:
-        return parse_yaml(text)
-    except YamlError as error:  # without keys and values: the mistake may be a secret
-        raise ConfigError([f"{_TOKENS_KEY}: {path}:{each.line}: {each.text}" for each in error.problems]) from None
+        return parse_yaml(text), ()
+    except YamlError as error:
+        if error.is_of_syntax or not all(each.key and each.key[0] for each in error.problems):
+            raise _refused(path, *(f"{each.line}: {each.text}" for each in error.problems)) from None
+        return error.values, error.problems
 
 
-def _problems(values: Any) -> Iterator[str]:
-    if not isinstance(values, dict) or not values:
-        yield "names no holder; write NAME: {access: read, token: TOKEN}, or access: write for holders that may change"
-        return
-    if len(values) > MOST_TOKENS:
-        yield f"names {len(values)} holders, at most {MOST_TOKENS} are served"
-        return
-    seen: dict[str, str] = {}
+def _problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the mistakes, each with its holder. A token of two holders is of neither: their rights may differ."""
+    holders: dict[str, list[str]] = {}
     for name, entry in values.items():
-        shown = str(name)[:LONGEST_NAME]
-        yield from (f"{shown!r}: {problem}" for problem in _problems_of(name, entry))
+        yield from ((name, problem) for problem in _problems_of(name, entry))
         token = entry.get("token") if isinstance(entry, dict) else None
-        if isinstance(token, str) and seen.setdefault(token, shown) != shown:
-            yield f"{shown!r}: token: {seen[token]!r} has the same token; give each holder its own"
+        if isinstance(token, str):
+            holders.setdefault(token, []).append(name)
+    for names in holders.values():
+        for name in names if len(names) > 1 else ():
+            other = next(each for each in names if each != name)
+            yield name, f"token: {other[:LONGEST_NAME]!r} has the same token; give each holder its own"
 
 
-def _problems_of(name: Any, entry: Any) -> Iterator[str]:
-    if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
+def _problems_of(name: str, entry: Any) -> Iterator[str]:
+    if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable():
         yield f"write the name as text in one line of 1 to {LONGEST_NAME} characters"
     if name == ANONYMOUS:
         yield "is the name of callers without a token; choose another"

@@ -88,7 +88,7 @@ def parse_yaml(text: str | bytes) -> Any:
     return values
 
 
-def lines_of(text: str, wanted: Collection[KeyPath]) -> dict[KeyPath, int]:
+def lines_of(text: str | bytes, wanted: Collection[KeyPath]) -> dict[KeyPath, int]:
     """Return the line of each key, or of the nearest section around it; of keys without either, nothing.
 
     Elements of lists are numbers, as text. A text that cannot be read has no lines.

@@ -10,11 +10,9 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-import structlog
-
 from proxy.config.model import ConfigError, take_all
 from proxy.config.sections import Authentication, path_in
-from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read
+from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read, warn_of_passed_over
 from proxy.identity.checks import Checks, CheckWorker, OneThread
 from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_principal, token_credentials
 from proxy.identity.passwords import PasswordFileError, Passwords, PasswordVerdict, read_htpasswd
@@ -40,8 +38,6 @@ _READERS: dict[str, Callable[[bytes, Callable[[str], None]], tuple[VerifyingKey,
     "jwks": jwks_keys,
 }
 """Readers of keys; each calls its second argument for a key that is passed over."""
-_MOST_LOGGED = 20
-"""Most unusable keys of one file that get a line of the log each."""
 
 
 class ClientAuthenticator:
@@ -252,11 +248,7 @@ def _keys(name: str, source: str) -> tuple[VerifyingKey, ...]:
         raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
     except KeyFileError as error:
         raise ConfigError([f"{key}: {path or 'data:'}: {error}"]) from None
-    log = structlog.get_logger().bind(key=key, file=str(path or "data:"))
-    for reason in unusable[:_MOST_LOGGED]:
-        log.warning("a key is passed over: no token is verified by it", reason=reason)
-    if len(unusable) > _MOST_LOGGED:
-        log.warning("more keys are passed over", keys=len(unusable) - _MOST_LOGGED)
+    warn_of_passed_over("a key is passed over: no token is verified by it", key, str(path or "data:"), unusable)
     if path is not None and any(isinstance(each.key, bytes) for each in keys):
         warn_if_others_read(path, key)
     return keys
@@ -264,12 +256,14 @@ def _keys(name: str, source: str) -> tuple[VerifyingKey, ...]:
 
 def _users(path: Path) -> dict[str, str]:
     key = f"{_KEY}.basic.htpasswd"
+    unusable: list[str] = []
     try:
-        users = read_htpasswd(read_file(path, _MOST_HTPASSWD))
+        users = read_htpasswd(read_file(path, _MOST_HTPASSWD), unusable.append)
     except OSError as error:
         raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
     except PasswordFileError as error:
         raise ConfigError([f"{key}: {path}: {problem}" for problem in error.problems]) from None
+    warn_of_passed_over("a line is passed over: its user is not served by it", key, str(path), unusable)
     warn_if_others_read(path, key)
     return users
 

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from codecs import BOM_UTF8
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
@@ -29,6 +30,8 @@ MOST_COST = 14
 """Cost of a bcrypt hash: one more doubles the time, and 14 takes about a second."""
 _MOST_ROUNDS = 1_000_000
 """Rounds of a SHA-crypt hash: about half a second."""
+_MOST_REASONS = 5
+"""Lines whose reasons an error names."""
 REMEMBERED_NS = 60 * NANOS_PER_SECOND
 """Nanoseconds for which a right password is taken without being checked again."""
 MOST_REMEMBERED = 10_000
@@ -46,39 +49,43 @@ _HANDLERS: Mapping[str, Any] = {
 
 
 class PasswordFileError(Exception):
-    """A file of passwords cannot be used; `problems` say why, each with its line, and show no hash."""
+    """A file of passwords cannot be used; `problems` say why, those of a line with its number, and show no hash."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
         self.problems = problems
 
 
-def read_htpasswd(content: bytes) -> dict[str, str]:
-    """Return the hashes by user.
+def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _: None) -> dict[str, str]:
+    """Return the hashes by user; lines that cannot be used are passed over. Of two lines of a user the first holds.
+
+    Args:
+        content: The file's content.
+        on_unusable: Called for each line that is passed over, with its number and the reason.
 
     Raises:
-        PasswordFileError: With every line that cannot be used.
+        PasswordFileError: If no line can be used, or too many can.
     """
-    try:
-        lines = content.decode().splitlines()
-    except UnicodeDecodeError:
-        raise PasswordFileError(["is not text in UTF-8"]) from None
     users: dict[str, str] = {}
-    problems: list[str] = []
-    for at, line in enumerate(map(str.strip, lines), 1):
-        if not line or line.startswith("#"):
+    unusable: list[str] = []
+    for at, line in enumerate(map(bytes.strip, content.removeprefix(BOM_UTF8).splitlines()), 1):
+        if not line or line.startswith(b"#"):
             continue
-        user, _, hashed = line.partition(":")
-        problem = _problem(user, hashed, users)
+        try:
+            user, _, hashed = line.decode().partition(":")
+            problem = _problem(user, hashed, users)
+        except UnicodeDecodeError:
+            problem = "is not text in UTF-8"
         if problem:
-            problems.append(f"line {at}: {problem}")
-        users[user] = hashed
+            unusable.append(f"line {at}: {problem}")
+            on_unusable(unusable[-1])
+        else:
+            users[user] = hashed
     if not users:
-        problems.append("names no user; `htpasswd -cB FILE USER` makes one")
+        needed = "names no user that can be served; `htpasswd -cB FILE USER` makes one"
+        raise PasswordFileError([needed, *unusable[:_MOST_REASONS]])
     if len(users) > MOST_USERS:
-        problems.append(f"names {len(users)} users, at most {MOST_USERS} are served")
-    if problems:
-        raise PasswordFileError(problems)
+        raise PasswordFileError([f"names {len(users)} users, at most {MOST_USERS} are served"])
     return users
 
 

@@ -15,6 +15,7 @@ from proxy.policies.store import Store
 from proxy.serve import ConfigSource, Proxy, StartError
 from proxy.start_check import StartCheck
 from sluice.cli import app
+from tests.proxy.identity.test_passwords import HASHES
 
 
 def check(**values: Any) -> StartCheck:
@@ -172,6 +173,23 @@ def test_keys_that_are_passed_over_are_warnings(tmp_path: Path) -> None:
     found = check(authentication=section, max_connections=10)
     assert found.problems == []
     assert len(found.warnings) == 1
+
+
+def test_users_and_holders_that_are_passed_over_are_warnings(tmp_path: Path) -> None:
+    users, tokens, own = (tmp_path / name for name in ("htpasswd", "tokens.yaml", "token"))
+    users.write_text(f"alice:{HASHES['sha1']}\nbob:plain\n")
+    tokens.write_text("ops: {access: write, token: 0123456789abcdef}\nprom: {access: reed, token: fedcba9876543210}\n")
+    own.write_text("x")
+    for path in (users, tokens, own):
+        path.chmod(0o600)
+    section = {"mode": "terminate", "basic": {"htpasswd": str(users)}, "broker": {"token_file": own}}
+    found = check(authentication=section, admin_access={"tokens": tokens}, max_connections=10)
+    assert found.problems == []
+    assert [warning.split(", reason=")[1].split(";")[0][:40] for warning in found.warnings] == [
+        "2: 'prom': access: 'reed': is neither re",
+        "line 2: the hash is of no kind that is s",
+    ]
+    assert all(str(path) in warning for path, warning in zip((tokens, users), found.warnings, strict=True))
 
 
 def test_warnings_leave_the_exit_code_0(tmp_path: Path) -> None:

@@ -34,6 +34,15 @@ def problems(path: Path, content: object) -> list[str]:
     return [problem.removeprefix(f"admin_access.tokens: {path}:").strip() for problem in refused.value.problems]
 
 
+def passed_over(path: Path, content: object) -> tuple[Tokens, list[str]]:
+    with capture_logs() as logs:
+        found = tokens(path, content)
+    assert {(line["log_level"], line["key"], line["file"]) for line in logs} <= {
+        ("warning", "admin_access.tokens", str(path))
+    }
+    return found, [line["reason"] for line in logs]
+
+
 def test_a_token_opens_for_its_holder_and_what_it_is_for(path: Path) -> None:
     found = tokens(path, TWO)
     assert [(holder.name, holder.access) for token in (WRITE, READ) if (holder := found.find(token))] == [
@@ -71,24 +80,24 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
         ("", "names no holder"),
         ("[]", "names no holder"),
         ({}, "names no holder"),
-        ({"a": 3}, "'a': write {access: read, token: TOKEN}, these two keys and no other"),
-        ({"a": {"token": WRITE}}, "'a': write {access: read"),
-        ({"a": {**TWO["ops"], "role": "x"}}, "'a': write {access: read"),
-        ({"a": {"access": "admin", "token": WRITE}}, "'a': access: 'admin': is neither read nor write"),
-        ({"a": {"access": [], "token": WRITE}}, "'a': access: '[]': is neither read nor write"),
-        ({"a": {"access": "read", "token": "x" * 15}}, "'a': token: write text of 16 to 512 ASCII characters"),
-        ({"a": {"access": "read", "token": "x" * 513}}, "'a': token: write text of 16"),
-        ({"a": {"access": "read", "token": "x" * 8 + " " + "x" * 8}}, "'a': token: write text of 16"),
-        ({"a": {"access": "read", "token": "ä" * 16}}, "'a': token: write text of 16"),
-        ({"x" * 102: TWO["ops"]}, f"'{'x' * 100}': write the name as text in one line of 1 to 100 characters"),
-        ({"": TWO["ops"]}, "'': write the name as text"),
-        ({"x" * 101: TWO["ops"]}, f"'{'x' * 100}': write the name as text"),
-        ({"a\nb": TWO["ops"]}, r"'a\nb': write the name as text"),
-        ({"anonymous": TWO["ops"]}, "'anonymous': is the name of callers without a token"),
-        ({"a": TWO["ops"], "b": TWO["ops"]}, "'b': token: 'a' has the same token; give each holder its own"),
+        ({"a": 3}, "1: 'a': write {access: read, token: TOKEN}, these two keys and no other"),
+        ({"a": {"token": WRITE}}, "1: 'a': write {access: read"),
+        ({"a": {**TWO["ops"], "role": "x"}}, "1: 'a': write {access: read"),
+        ({"a": {"access": "admin", "token": WRITE}}, "1: 'a': access: 'admin': is neither read nor write"),
+        ({"a": {"access": [], "token": WRITE}}, "1: 'a': access: '[]': is neither read nor write"),
+        ({"a": {"access": "read", "token": "x" * 15}}, "1: 'a': token: write text of 16 to 512 ASCII characters"),
+        ({"a": {"access": "read", "token": "x" * 513}}, "1: 'a': token: write text of 16"),
+        ({"a": {"access": "read", "token": "x" * 8 + " " + "x" * 8}}, "1: 'a': token: write text of 16"),
+        ({"a": {"access": "read", "token": "ä" * 16}}, "1: 'a': token: write text of 16"),
+        ({"x" * 102: TWO["ops"]}, f"1: '{'x' * 100}': write the name as text in one line of 1 to 100 characters"),
+        ({"": TWO["ops"]}, "1: '': write the name as text"),
+        ({"x" * 101: TWO["ops"]}, f"1: '{'x' * 100}': write the name as text"),
+        ({"a\nb": TWO["ops"]}, r"1: 'a\nb': write the name as text"),
+        ({"anonymous": TWO["ops"]}, "1: 'anonymous': is the name of callers without a token"),
         ({f"n{n}": {"access": "read", "token": f"{n:016}"} for n in range(MOST_TOKENS + 1)}, "names 1001 holders"),
         ("a: {access: read, token: abcdefghijklmnop\nb: 1", "1: the bracket that opens here is not closed"),
         ("a: 1\na: 2", "2: this key stands in line 1, too"),
+        ("a: {token: 1}\n---\nb: 1", "2: a second document begins here"),
         ("[" * 5000, "1: sections are nested too deeply"),
         ("x" * 1024**2 + "x", "cannot be read: it has more than 1048576 bytes"),
     ],
@@ -96,6 +105,36 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
 def test_what_is_wrong_is_told_with_the_holder_and_the_remedy(path: Path, content: object, problem: str) -> None:
     (told,) = problems(path, content)
     assert told.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("holders", "reasons"),
+    [
+        ("bad: 3", ["2: 'bad': write {access: read, token: TOKEN}"]),
+        ("bad: {access: reed, token: x}", ["2: 'bad': access: 'reed'", "2: 'bad': token: write text"]),
+        ("bad: {access: read, token: }", ["2: nothing is written here"]),
+        ("bad: 3\nbad: {access: read, token: another-23456789}", ["3: this key stands in line 2, too"]),
+        (
+            "bad: {access: read, token: aaaaaaaaaaaaaaaa, token: another-23456789}",
+            ["2: this key stands in line 2, too"],
+        ),
+        (
+            f"bad: {{access: read, token: {READ}}}",
+            ["2: 'bad': token: 'prom' has the same", "3: 'prom': token: 'bad' has"],
+        ),
+    ],
+)
+def test_holder_with_a_mistake_is_passed_over_alone(path: Path, holders: str, reasons: list[str]) -> None:
+    good = [yaml.safe_dump({name: TWO[name]}, default_flow_style=True, width=200) for name in TWO]
+    ops, prom = (each.strip()[1:-1] for each in good)
+    found, logged = passed_over(path, f"{ops}\n{holders}\n{prom}\n")
+    assert found.find(WRITE) is not None
+    assert (found.find(READ) is None) == ("same token" in "".join(logged)), "a token of two holders is of neither"
+    assert found.find("another-23456789") is None
+    assert len(logged) == len(reasons)
+    for line, reason in zip(logged, reasons, strict=True):
+        assert line.startswith(reason)
+        assert "another-" not in line
 
 
 def test_everything_that_is_wrong_is_told_at_once(path: Path) -> None:

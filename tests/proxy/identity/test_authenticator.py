@@ -213,3 +213,17 @@ def test_token_that_is_tried_while_keys_change_is_tried_again(tmp_path: Path) ->
     pending.go()
     assert len(said) == 1
     assert isinstance(said[0], NotProved), "its key is gone"
+
+
+def test_reload_takes_all_users_but_those_of_bad_lines(tmp_path: Path) -> None:
+    file = tmp_path / "htpasswd"
+    file.write_text(f"alice:{HASHES['sha1']}\nbob:{HASHES['sha1']}\n")
+    file.chmod(0o600)
+    found = authenticator({"mode": "terminate", "basic": {"htpasswd": str(file)}})
+    file.write_text(f"# two\nalice:plain\ncarol:{HASHES['sha1']}\n")
+    with capture_logs() as lines:
+        read_again(found)()
+    assert set(found._passwords._users) == {"carol"}
+    assert [(line["log_level"], line["key"], line["file"], line["reason"][:7]) for line in lines] == [
+        ("warning", "authentication.basic.htpasswd", str(file), "line 2:")
+    ]

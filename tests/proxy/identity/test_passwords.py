@@ -53,10 +53,9 @@ def test_each_kind_of_hash_is_right_for_its_password_alone(kind: str) -> None:
         (b"alice:$2y$05$short\n", "line 1: the hash is of no kind"),
         (b"alice:{SHA}!!\n", "line 1: the hash is of no kind"),
         (f":{HASHES['bcrypt']}".encode(), "line 1: write USER:HASH"),
-        (f"a:{HASHES['sha1']}\na:{HASHES['sha1']}".encode(), "line 2: this user is listed twice; leave one out"),
         (f"a:{OF_HTPASSWD.replace('$05$', '$15$')}".encode(), "a bcrypt cost of 15 takes too long; at most 14"),
         (f"a:{HASHES['sha256'].replace('1000', '9000000')}".encode(), "9000000 rounds take too long"),
-        (b"\xff:{SHA}x", "not text in UTF-8"),
+        (b"\xff:{SHA}x", "line 1: is not text in UTF-8"),
     ],
     ids=lambda value: value if isinstance(value, str) else "it",
 )
@@ -65,6 +64,29 @@ def test_a_file_that_cannot_be_used_says_which_line_and_shows_no_hash(content: b
         read_htpasswd(content)
     assert any(said in problem for problem in refused.value.problems)
     assert "$2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"bob:plain", "line 2: the hash is of no kind"),
+        (b"\xff:{SHA}x", "line 2: is not text in UTF-8"),
+        (f"alice:{HASHES['sha1']}".encode(), "line 2: this user is listed twice; leave one out"),
+        (f"bob:{OF_HTPASSWD.replace('$05$', '$15$')}".encode(), "line 2: a bcrypt cost of 15 takes too long"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "it",
+)
+def test_unusable_line_is_passed_over_alone(line: bytes, reason: str) -> None:
+    reasons: list[str] = []
+    first, last = f"alice:{HASHES['apr1']}".encode(), f"carol:{HASHES['sha1']}".encode()
+    users = read_htpasswd(b"\xef\xbb\xbf" + b"\r\n".join((first, line, last)), reasons.append)
+    assert users == {"alice": HASHES["apr1"], "carol": HASHES["sha1"]}
+    (text,) = reasons
+    assert text.startswith(reason)
+
+
+def test_user_whose_first_line_is_unusable_has_the_second() -> None:
+    assert read_htpasswd(f"alice:plain\nalice:{HASHES['sha1']}".encode()) == {"alice": HASHES["sha1"]}
 
 
 class Pending:
