@@ -4,9 +4,9 @@ pydantic makes an object for each mistake, in one turn of the loop. So a section
 and of the names of a section, or the entries of a list, the rest is passed over once some have mistakes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -19,10 +19,14 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticOmit
 
+T = TypeVar("T")
+
 MOST_PROBLEMS = 100
 """Mistakes after which names and entries are passed over."""
 MOST_UNKNOWN = 50
 """Unknown keys of one section that are looked at one by one."""
+CONTRADICTION: Final = "contradiction"
+"""The type of mistakes that are each between two values."""
 _MOST_NAMED = 12
 
 
@@ -41,16 +45,33 @@ class ConfigSection(BaseModel):
         return written
 
 
-def twice(text: str, name: str) -> ValidationError:
-    """Return the mistake of a name that stands in a section twice, at its own place."""
-    return mistakes_at({(name,): text})
+def without_contradictions(found: Iterable[tuple[tuple[str, ...], str]], read: Callable[[], T]) -> T:
+    """Return what `read` returns, unless it has mistakes or values contradict each other: all are raised at once.
 
+    Args:
+        found: Contradictions: the place of each in the section, and its text.
+        read: Reads the section.
 
-def mistakes_at(texts: Mapping[tuple[str, ...], str]) -> ValidationError:
-    """Return mistakes of a section, each by its place in the section."""
-    kind = [(place, PydanticCustomError("twice", "{text}", {"text": text})) for place, text in texts.items()]
-    problems = [InitErrorDetails(type=mistake, loc=place, input=place[-1]) for place, mistake in kind]
-    return ValidationError.from_exception_data("", problems)
+    Raises:
+        ValidationError: With the mistakes of `read`, and then the contradictions.
+    """
+    between = [(place, CONTRADICTION, text, place[-1]) for place, text in islice(found, MOST_PROBLEMS)]
+    mistakes: list[tuple[tuple[int | str, ...], str, str, Any]] = []
+    try:
+        section = read()
+    except ValidationError as error:
+        own = error.errors(include_url=False, include_context=False)
+        mistakes = [(each["loc"], each["type"], each["msg"], each["input"]) for each in own]
+    else:
+        if not between:
+            return section
+    raise ValidationError.from_exception_data(
+        "",
+        [
+            InitErrorDetails(type=PydanticCustomError(kind, "{text}", {"text": text}), loc=place, input=value)
+            for place, kind, text, value in (*mistakes, *between)
+        ],
+    )
 
 
 class ProblemCount:

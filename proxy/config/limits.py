@@ -1,20 +1,19 @@
 """The configuration's `limits`: a value for each setting of `limiter.levels`, made of its record."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import lru_cache
-from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     Field,
+    ModelWrapValidatorHandler,
     ValidationError,
-    ValidationInfo,
-    ValidatorFunctionWrapHandler,
     create_model,
     field_validator,
     model_validator,
@@ -54,7 +53,7 @@ from proxy.config.values import (
     WholeTopic,
     network_name,
 )
-from proxy.mistakes import BOUNDED, MOST_PROBLEMS, ConfigSection, mistakes_at, twice
+from proxy.mistakes import BOUNDED, ConfigSection, without_contradictions
 
 _TENTH = "default: a tenth of a period's worth"
 RELATIVE = "relativeToPublishRate"
@@ -321,30 +320,87 @@ def _sections() -> dict[str, Any]:
     return fields
 
 
-def _check_forms(names: Iterable[str]) -> None:
-    """Check that patterns have few forms: each stream that opens is compared with each form."""
-    forms = {form_of(name) for name in names if is_pattern(name)}
+_Contradictions = Iterator[tuple[tuple[str, ...], str]]
+
+
+def _contradictions(limits: Mapping[str, Any]) -> _Contradictions:
+    """Yield what contradicts each other in limits as they are written, though other parts of them may be wrong."""
+    for section, model in (("tenants", TenantLimits), ("namespaces", NamespaceLimits)):
+        names = _named(limits, section)
+        yield from _of_forms(section, names)
+        yield from _of_plans(section, model, names, _named(limits, "plans"))
+    yield from _occurring_twice("topics", _named(limits, "topics"), _full_topic)
+    yield from _occurring_twice("addresses", _named(limits, "addresses"), network_name)
+    yield from _of_groups(_named(limits, "resource_groups"))
+
+
+def _named(limits: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    written = limits.get(section)
+    return written if isinstance(written, Mapping) else {}
+
+
+def _is_text(name: object) -> bool:
+    return isinstance(name, str)
+
+
+def _of_forms(section: str, names: Iterable[Any]) -> _Contradictions:
+    """Patterns have few forms: each stream that opens is compared with each form."""
+    forms = set()
+    for name in filter(is_pattern, filter(_is_text, names)):
+        with suppress(ValueError):
+            forms.add(form_of(name))
     if len(forms) > MOST_FORMS:
-        raise ValueError(
+        text = (
             f"the patterns have {len(forms)} forms, and at most {MOST_FORMS} are allowed: patterns are of one form if "
             "they have as many characters before and after each *; use fewer lengths"
         )
+        yield (section,), text
 
 
-def _plan_problem(section: TenantLimits | NamespaceLimits, plans: Mapping[str, Plan]) -> str:
-    """Return why a section cannot have its plan; empty if it can, or has none."""
-    name = section.plan
-    if name is None:
-        return ""
-    plan = plans.get(name)
-    if plan is None:
-        near = get_close_matches(name, plans, 1)
-        remedy = f"did you mean {near[0]!r}?" if near else "write it in limits.plans"
-        return f"{name!r} is no plan; {remedy}"
-    foreign = sorted(plan.model_fields_set - set(type(section).model_fields))
-    if foreign:
-        return f"the plan {name!r} has {', '.join(foreign)}, which tenants do not have: give it to namespaces"
-    return ""
+def _of_plans(
+    section: str, model: type[BaseModel], names: Mapping[str, Any], plans: Mapping[str, Any]
+) -> _Contradictions:
+    for name, value in names.items():
+        plan = value.get("plan") if isinstance(value, Mapping) else getattr(value, "plan", value)
+        if not isinstance(plan, str):
+            continue
+        if plan not in plans:
+            near = get_close_matches(plan, plans, 1)
+            remedy = f"did you mean {near[0]!r}?" if near else "write it in limits.plans"
+            yield (section, name, "plan"), f"{plan!r} is no plan; {remedy}"
+            continue
+        keys = plans[plan] if isinstance(plans[plan], Mapping) else getattr(plans[plan], "model_fields_set", ())
+        foreign = sorted((Plan.model_fields.keys() & set(keys)) - model.model_fields.keys())
+        if foreign:
+            yield (
+                (section, name, "plan"),
+                f"the plan {plan!r} has {', '.join(foreign)}, which tenants do not have: give it to namespaces",
+            )
+
+
+def _occurring_twice(section: str, names: Iterable[Any], full: Callable[[Any], str]) -> _Contradictions:
+    seen: set[str] = set()
+    for name in filter(_is_text, names):
+        with suppress(ValueError):
+            named = full(name)
+            if named in seen:
+                yield (section, name), f"{name!r} names {named!r}, which occurs here twice"
+            seen.add(named)
+
+
+def _full_topic(name: str) -> str:
+    return name if "://" in name else parse_topic(name).full
+
+
+def _of_groups(groups: Mapping[str, Any]) -> _Contradictions:
+    attached: dict[str, str] = {}
+    for group, section in groups.items():
+        for key in ("tenants", "namespaces"):
+            names = section.get(key) if isinstance(section, Mapping) else getattr(section, key, ())
+            for name in filter(_is_text, names if isinstance(names, (list, tuple)) else ()):
+                if attached.setdefault(name, group) != group:
+                    text = f"{name!r} is attached to {attached[name]!r} and to {group!r}: leave one out"
+                    yield ("resource_groups", group, key), text
 
 
 class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  # type: ignore[misc]
@@ -353,55 +409,16 @@ class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  #
     Topics of Pulsar's own are under `exempt` alone.
     """
 
-    @field_validator("tenants", "namespaces")
+    @model_validator(mode="wrap")
     @classmethod
-    def _plans_fit(
-        cls, value: dict[str, TenantLimits | NamespaceLimits], info: ValidationInfo
-    ) -> dict[str, TenantLimits | NamespaceLimits]:
-        _check_forms(value)
-        plans: dict[str, Plan] | None = info.data.get("plans")
-        if plans is None:
-            return value  # `plans` has mistakes of its own
-        problems = {
-            (name, "plan"): problem for name, section in value.items() if (problem := _plan_problem(section, plans))
-        }
-        if problems:
-            raise mistakes_at(dict(islice(problems.items(), MOST_PROBLEMS)))
-        return value
+    def _contradict_nothing(cls, written: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        found = _contradictions(written) if isinstance(written, Mapping) else ()
+        return without_contradictions(found, lambda: read(written))
 
     @field_validator("topics")
     @classmethod
     def _whole_names(cls, value: dict[str, TopicLimits]) -> dict[str, TopicLimits]:
-        named: dict[str, TopicLimits] = {}
-        for name, limits in value.items():
-            topic = name if "://" in name else parse_topic(name).full
-            if topic in named:
-                raise twice(f"{name!r} names {topic!r}, which occurs here twice", name)
-            named[topic] = limits
-        return named
-
-    @field_validator("addresses", mode="wrap")
-    @classmethod
-    def _one_network_each(cls, value: Any, read: ValidatorFunctionWrapHandler) -> dict[str, Both]:
-        limits: dict[str, Both] = read(value)
-        seen: set[str] = set()
-        for name in value:
-            network = network_name(name)
-            if network in seen:
-                raise twice(f"{name!r} names {network!r}, which occurs here twice", name)
-            seen.add(network)
-        return limits
-
-    @field_validator("resource_groups")
-    @classmethod
-    def _one_group_each(cls, value: dict[str, ResourceGroupLimits]) -> dict[str, ResourceGroupLimits]:
-        attached: dict[str, str] = {}
-        for group, section in value.items():
-            for name in (*section.tenants, *section.namespaces):
-                if name in attached:
-                    raise ValueError(f"{name!r} is attached to {attached[name]!r} and to {group!r}: leave one out")
-                attached[name] = group
-        return value
+        return {_full_topic(name): limits for name, limits in value.items()}
 
 
 _SYSTEM_NAMESPACE = "pulsar/system"

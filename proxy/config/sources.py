@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from protocol.endpoint import Endpoint
 from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
-from proxy.mistakes import MOST_PROBLEMS
+from proxy.mistakes import CONTRADICTION, MOST_PROBLEMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +277,7 @@ _OF_KEYS: Mapping[str, str] = {
     "extra_forbidden": "this key is not known here",
     "missing": "this key must be given here",
 }
-_WITHOUT_VALUE = frozenset({*_OF_KEYS, "twice"})
+_WITHOUT_VALUE = frozenset({*_OF_KEYS, CONTRADICTION})
 _STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
 _QUOTES = "; put it in quotes"
 _MOST_TOLD = 20

@@ -340,6 +340,33 @@ def test_plans_that_cannot_be_given_are_refused(section: dict[str, Any], remedy:
     assert remedy in all_told(caught.value, Limits)
 
 
+@pytest.mark.parametrize(
+    ("section", "contradiction"),
+    [
+        ({"tenants": {"a": "glod"}}, "tenants.a.plan: 'glod' is no plan; did you mean 'gold'?"),
+        ({"tenants": {"a": "wide"}}, "tenants.a.plan: the plan 'wide' has publish_total"),
+        ({"namespaces": {f"{'a' * long}*/x": ONE for long in range(17)}}, "the patterns have 17 forms"),
+        ({"topics": {"a/b/c": ONE, "persistent://a/b/c": ONE}}, "occurs here twice"),
+        ({"addresses": {"10.0.0.1": ONE, "10.0.0.1/32": ONE}}, "occurs here twice"),
+        ({"resource_groups": {"g": {"tenants": ["t"]}, "h": {"tenants": ["t"]}}}, "is attached to 'g' and to 'h'"),
+    ],
+    ids=lambda value: "".join(value) if isinstance(value, dict) else "",
+)
+@pytest.mark.parametrize("where", ["plans", "same", "other"])
+def test_contradiction_is_found_beside_any_other_mistake(
+    section: dict[str, Any], contradiction: str, where: str
+) -> None:
+    (word,) = section
+    wrong = {"plans": "plans", "same": word, "other": "producers"}[where]
+    given: dict[str, Any] = {"plans": _TWO_PLANS, **section}
+    given[wrong] = {**given.get(wrong, {}), "": {"publish": {"messages": "many"}, "colour": "red"}}
+    with pytest.raises(ValidationError) as caught:
+        Limits.model_validate(given)
+    told = all_told(caught.value, Limits)
+    assert contradiction in told
+    assert "colour: this key is not known here" in told
+
+
 def test_own_keys_hold_in_place_of_those_of_the_plan() -> None:
     own = {"plan": "gold", "dispatch": ONE["publish"]}
     limits = Limits.model_validate({"plans": _TWO_PLANS, "namespaces": {"a/*": own, "b/x": "wide"}})

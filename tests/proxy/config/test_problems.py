@@ -1,5 +1,6 @@
 """No line speaks of Python or of pydantic: it says what stands there, and what belongs there."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -189,6 +190,27 @@ def test_a_name_of_two_spellings_is_shown_at_its_line(tmp_path: Any, section: st
     (problem,) = refused.value.problems
     assert problem.startswith(f"{path}:54: limits.{section}.{other}: {other!r} names ")
     assert problem.endswith("occurs here twice")
+
+
+def test_wrong_plan_and_wrong_pattern_are_shown_at_their_lines(tmp_path: Any) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(
+        "limits:\n  plans:\n    gold: {publish: {messages: 5}}\n    free: {publish: {messages: x}}\n"
+        "  namespaces:\n    'a**/b': gold\n    a/b: glod\n  tenants:\n    acme: {plan: fre}\n    '*x*': {}\n"
+    )
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    assert sorted(re.sub(f"^{path}:", "", problem).split("'", 1)[0] for problem in refused.value.problems) == [
+        "10: limits.tenants.*x*: ",
+        "4: limits.plans.free.publish.messages: ",
+        "6: limits.namespaces.a**/b: ",
+        "7: limits.namespaces.a/b.plan: ",
+        "9: limits.tenants.acme.plan: ",
+    ]
+    assert [problem.split("; ")[1] for problem in refused.value.problems if "is no plan" in problem] == [
+        "did you mean 'free'?",
+        "did you mean 'gold'?",
+    ]
 
 
 @pytest.mark.parametrize(
