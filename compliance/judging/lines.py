@@ -90,6 +90,7 @@ class Line(Struct, array_like=True):
         return self.seq < change.seq or self.at_us[0] < change.at_us - CONTIGUOUS_US
 
     def begins_at(self, change: SettingChange) -> bool:
+        """Return whether the line begins when the change was made, but for rounding."""
         return abs(self.at_us[0] - change.at_us) <= CONTIGUOUS_US
 
     @property
