@@ -113,7 +113,7 @@ def shown(body: msgspec.Struct | dict[str, str] | list[str] | str) -> web.Respon
 
 
 ON_MADE: web.RequestKey[partial[None]] = web.RequestKey("on_made", partial)
-"""A function that is called with the size of a request's answer when that is made."""
+"""A function that is called when a request's answer is made, with its size and whether it is a file."""
 _PIECE = 64 * 1024
 """Bytes of an answer that are written in one go."""
 
@@ -139,9 +139,7 @@ async def sent(request: web.Request, body: bytes | Sequence[bytes], headers: Map
                 yield part[begin : begin + _PIECE]
                 await asyncio.sleep(0)
 
-    if on_made := request.get(ON_MADE):
-        on_made(size)
-    return await _sent_by_piece(request, pieces(), size, headers)
+    return await _sent_by_piece(request, pieces(), size, headers, is_file=False)
 
 
 async def file_sent(request: web.Request, file: BinaryIO, headers: Mapping[str, str]) -> web.StreamResponse:
@@ -151,12 +149,14 @@ async def file_sent(request: web.Request, file: BinaryIO, headers: Mapping[str, 
         while piece := await asyncio.to_thread(file.read, _PIECE):
             yield piece
 
-    return await _sent_by_piece(request, pieces(), os.fstat(file.fileno()).st_size, headers)
+    return await _sent_by_piece(request, pieces(), os.fstat(file.fileno()).st_size, headers, is_file=True)
 
 
 async def _sent_by_piece(
-    request: web.Request, pieces: AsyncIterator[bytes], size: int, headers: Mapping[str, str]
+    request: web.Request, pieces: AsyncIterator[bytes], size: int, headers: Mapping[str, str], *, is_file: bool
 ) -> web.StreamResponse:
+    if on_made := request.get(ON_MADE):
+        on_made(size, is_file=is_file)
     answer = web.StreamResponse(headers=headers)
     answer.content_length = size
     await answer.prepare(request)

@@ -8,8 +8,8 @@ one probe of the broker that all share. Answers that grow with the proxy have fe
                                                                                                               ▼
                         the connection ends ◀── its caller has the most bytes of all ◀── the client takes it slowly
 
-However slowly an answer is taken, it takes no place and no turn: only bytes, of which tenants' callers and the others
-have as many.
+However slowly an answer is taken, it takes no place and no turn: only bytes of memory, of which tenants' callers and
+the others have as many, or of the disk, if it is a backup.
 """
 
 import asyncio
@@ -37,6 +37,8 @@ MOST_IN_LINE_OF_ONE: Final = 8
 """Requests of one caller for large answers that wait for their turn."""
 MOST_UNTAKEN: Final = 32 << 20
 """Bytes of answers that tenants' callers take slowly, and as many of all others; one answer may be larger."""
+MOST_UNTAKEN_FILES: Final = 1 << 30
+"""Bytes of backups, which are files, that callers take slowly; one may be larger."""
 SLOW_S: Final = 1.0
 """Seconds after which an answer is one that is taken slowly."""
 _PART_OF_ONE, _PART_OF_TENANTS = 4, 2
@@ -62,7 +64,11 @@ class Places:
         self._under_way: Counter[str] = Counter()
         self._of_tenants = 0
         self._turns = LargeTurns()
-        self._untaken = {of_tenant: Untaken(MOST_UNTAKEN) for of_tenant in (False, True)}
+        self._untaken = {
+            (of_tenant, is_file): Untaken(MOST_UNTAKEN_FILES if is_file else MOST_UNTAKEN)
+            for of_tenant in (False, True)
+            for is_file in (False, True)
+        }
 
     @web.middleware
     async def take(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -85,16 +91,16 @@ class Places:
             request[ON_MADE] = partial(self._made, request, caller, held)
             return await handler(request)
 
-    def _made(self, request: web.BaseRequest, caller: Caller, held: ExitStack, size: int) -> None:
+    def _made(self, request: web.BaseRequest, caller: Caller, held: ExitStack, size: int, *, is_file: bool) -> None:
         """Give the place and the turn of a request back; its caller has `size` bytes until it has taken them."""
         held.close()
-        untaken, lose = self._untaken[caller.tenants is not None], partial(self._lose, request)
+        untaken, lose = self._untaken[caller.tenants is not None, is_file], partial(self._lose, request)
         held.callback(untaken.taken, lose)
         untaken.add(lose, key_of(caller), size)
 
     def _lose(self, request: web.BaseRequest) -> None:
         self._refused.count(
-            RefusalCause.BUSY, "its answer was taken so slowly that others need the memory", request.remote or "?"
+            RefusalCause.BUSY, "its answer was taken so slowly that others need its room", request.remote or "?"
         )
         if request.transport is not None:
             request.transport.abort()

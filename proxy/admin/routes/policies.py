@@ -7,7 +7,7 @@ first.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -195,10 +195,24 @@ def _pieces(written: Any) -> Iterator[Any]:
         yield written
         return
     large = {name: section for name, section in limits.items() if isinstance(section, dict) and len(section) > PIECE}
-    yield {**written, "limits": {name: section for name, section in limits.items() if name not in large}}
+    rest = {name: section for name, section in limits.items() if name not in large}
+    plans = large.get("plans", {})
+    yield {**written, "limits": _plans_of(rest, plans) | rest}
     for name, section in large.items():
         for items in in_pieces(section.items()):
-            yield {"limits": {name: dict(items)}}
+            piece = {name: dict(items)}
+            yield {"limits": _plans_of(piece, plans or rest.get("plans", {})) | piece}
+
+
+def _plans_of(sections: Mapping[str, Any], plans: Any) -> dict[str, Any]:
+    """Return the plans that a piece needs: those that its names have; all, if they are few, to suggest one of them."""
+    if not isinstance(plans, dict) or not plans or "plans" in sections:
+        return {}
+    if len(plans) <= PIECE:
+        return {"plans": plans}
+    entries = [entry for name in ("tenants", "namespaces") for entry in sections.get(name, {}).values()]
+    given = [entry.get("plan") if isinstance(entry, dict) else entry for entry in entries]
+    return {"plans": {name: plans[name] for name in given if isinstance(name, str) and name in plans}}
 
 
 def _read_piece(written: Any, count: ProblemCount) -> PolicySet:
@@ -270,9 +284,10 @@ class BackupRest:
     @described({200: {BACKUP: bytes}}, is_large=True)
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Return all that was set at run time, and the audit log, as `sluice restore` takes it: a SQLite file."""
-        async with self._turn:  # each takes the disk of a store
-            with await asyncio.to_thread(self._store.backup) as backup:
-                return await file_sent(request, backup, {"Content-Type": BACKUP})
+        async with self._turn:
+            backup = await asyncio.to_thread(self._store.backup)
+        with backup:
+            return await file_sent(request, backup, {"Content-Type": BACKUP})
 
 
 LIMIT = Number(name="limit", meaning="the number of changes", default=100, most=10_000)

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import aiohttp
 import pytest
+from aiohttp import web
 
 from proxy.admin.auth import Caller
+from proxy.admin.handlers import description_of
 from proxy.admin.places import (
     MOST_IN_LINE_OF_ONE,
     MOST_LARGE,
@@ -249,6 +252,79 @@ async def test_slow_readers_keep_no_other_caller_waiting(read_by: Any) -> None:
     assert [status for status, _ in await asyncio.gather(*four)] == [200] * 4
     assert admin.engine.counters.admin_refused["busy"] >= 2 * 2 * MOST_LARGE - 2 * MOST_UNTAKEN // (8 << 20)
     assert max(each.size for each in admin.places._untaken.values()) <= 2 * MOST_UNTAKEN
+
+
+_TAKEN_SLOWLY = sorted(
+    {
+        *("/sluice/streams", "/sluice/limits", "/sluice/limiters", "/sluice/policies", "/sluice/backup"),
+        *("/sluice/audit", "/sluice/blocks", "/metrics"),
+    }
+)
+
+
+async def test_all_routes_with_large_answers_are_asked(make_admin) -> None:
+    admin: Admin = await make_admin()
+    routes = [(each.resource, description_of(each.handler)) for each in admin.app.router.routes()]
+    assert {each.canonical for each, described in routes if each and described and described.is_large} == {
+        *_TAKEN_SLOWLY,
+        "/sluice/fleet",  # sends as they do; without a fleet it is 404
+    } - {"/metrics"}
+
+
+@pytest.mark.parametrize("path", _TAKEN_SLOWLY)
+async def test_slow_reader_of_any_route_keeps_no_turn(
+    make_admin, tmp_path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    taken, reached = asyncio.Event(), 0
+    prepare = web.StreamResponse.prepare
+
+    async def stopped(response: web.StreamResponse, request: web.BaseRequest) -> Any:
+        nonlocal reached
+        reached += 1
+        await taken.wait()
+        return await prepare(response, request)
+
+    monkeypatch.setattr("proxy.admin.handlers._PIECE", 8)
+    monkeypatch.setattr(web.StreamResponse, "prepare", stopped)
+    (tmp_path / "tokens.yaml").write_text(TOKENS)
+    admin: Admin = await make_admin(admin_access={"tokens": tmp_path / "tokens.yaml"})
+    many = 2 * MOST_LARGE
+    asked = [asyncio.ensure_future(admin.client.get(path, **bearer("operator-01234567"))) for _ in range(many)]
+    await until(lambda: reached == many)
+    assert admin.places._turns._running.total() == 0
+    assert admin.places._under_way.total() == 0
+    assert sum(len(each._answers) for each in admin.places._untaken.values()) == many
+    taken.set()
+    for answer in await asyncio.gather(*asked):
+        assert (answer.status, bool(await answer.read())) == (200, True)
+    await until(lambda: not any(each.size for each in admin.places._untaken.values()))
+
+
+async def test_backups_that_are_taken_slowly_are_lost_beyond_their_bytes(
+    make_admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.admin.places.MOST_UNTAKEN_FILES", 1)
+    monkeypatch.setattr("proxy.admin.places.SLOW_S", 0.0)
+    taken, began = asyncio.Event(), 0
+    prepare = web.StreamResponse.prepare
+
+    async def stopped(response: web.StreamResponse, request: web.BaseRequest) -> Any:
+        nonlocal began
+        began += 1
+        await taken.wait()
+        return await prepare(response, request)
+
+    monkeypatch.setattr(web.StreamResponse, "prepare", stopped)
+    admin: Admin = await make_admin()
+    first = asyncio.ensure_future(admin.client.get("/sluice/backup"))
+    await until(lambda: began == 1)
+    second = asyncio.ensure_future(admin.client.get("/sluice/backup"))
+    with pytest.raises(aiohttp.ClientError):
+        await first
+    taken.set()
+    answer = await second
+    assert (answer.status, (await answer.read())[:6]) == (200, b"SQLite")
+    assert admin.engine.counters.admin_refused["busy"] == 1
 
 
 async def test_tenants_leave_places_for_further_tenants(make_admin, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:

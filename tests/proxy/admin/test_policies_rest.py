@@ -1,9 +1,13 @@
 """`/sluice/policies`."""
 
+import msgspec
 import pytest
 import yaml
 
+from proxy.admin.routes.policies import read_set
+from proxy.bulk import PIECE
 from proxy.config.model import Config
+from proxy.policies.bodies import BodyError
 from tests.proxy.admin_client import Admin
 
 _PATH = "/sluice/policies"
@@ -67,3 +71,15 @@ async def test_a_wrong_query_or_body_is_refused(make_admin) -> None:
     assert (await admin.ask("PUT", f"{_PATH}?dry_run=yes", json={"limits": {}}))[0] == 400
     assert (await admin.ask("PUT", _PATH, data="{", headers={"Content-Type": "application/json"}))[0] == 400
     assert (await admin.ask("PUT", _PATH, data='{"limits": {}}'))[0] == 415
+
+
+@pytest.mark.parametrize("plans", [1, PIECE + 1])
+@pytest.mark.parametrize("names", [1, PIECE + 1])
+def test_plan_is_given_to_any_number_of_names(plans: int, names: int) -> None:
+    given = {f"p{number}": {"publish": {"messages": 5}} for number in range(plans)}
+    tenants = {f"t{number}": f"p{plans - 1}" for number in range(names)}
+    read = read_set(msgspec.json.encode({"limits": {"plans": given, "tenants": tenants}}))
+    assert len(read.values) == names
+    wrong = {**tenants, "t0": "p", "u0": [], "u1": {"plan": []}}
+    with pytest.raises(BodyError, match=r"limits\.tenants\.t0\.plan: 'p' is no plan"):
+        read_set(msgspec.json.encode({"limits": {"plans": given, "tenants": wrong}}))
