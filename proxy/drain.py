@@ -12,7 +12,7 @@ come, the others leave in their time: any stranger can connect, and a client may
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
@@ -22,6 +22,8 @@ import structlog
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.config.sections import Drain
 from proxy.counters import Words
+from proxy.policies.keys import ActionKind, Principal
+from proxy.policies.store import Action
 from proxy.runtime import Tasks
 from proxy.server import Server
 from proxy.session.engine import Engine
@@ -201,13 +203,21 @@ class DrainService:
         section: The configuration.
         engine: Closes clients that come, and counts.
         server: Has the sessions.
+        note: Writes a begin and an early end into the audit log, with their author.
 
     Attributes:
         cause: What began the drain: `SIGTERM`, `rest` or `takeover`; empty before.
         begun_at_ns: The time of the begin, nanoseconds since 1970.
     """
 
-    def __init__(self, section: Drain, engine: Engine, server: Server) -> None:
+    def __init__(
+        self,
+        section: Drain,
+        engine: Engine,
+        server: Server,
+        note: Callable[[Action, Principal], None] = lambda _action, _author: None,
+    ) -> None:
+        self._note = note
         self.cause = ""
         self.begun_at_ns = 0
         self._times = DrainTimes.of(section)
@@ -253,11 +263,12 @@ class DrainService:
         moved, left = self.moved, f"{self.connections} connections with {self.streams} streams left"
         return f"draining ({self.cause}), {self.phase}: {moved['connections']} connections moved, {left}"
 
-    def begin(self, cause: str, *, is_replaced: bool = False) -> None:
+    def begin(self, cause: str, author: Principal | None = None, *, is_replaced: bool = False) -> None:
         """Begin to drain; only the first call counts.
 
         Args:
             cause: See `cause`.
+            author: The author of the request; None: the cause is.
             is_replaced: Another process listens already, so no balancer has to notice: the first client leaves at once.
         """
         if self._plan is not None:
@@ -270,14 +281,24 @@ class DrainService:
         seconds = {name: getattr(self._times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
         if self.connections:
             structlog.get_logger().info("draining", cause=cause, connections=self.connections, **seconds)
+        if not is_replaced:  # the next process has the audit log then
+            effect = f"began to drain: {self.connections} connections, {self.streams} producers and consumers"
+            self._note(Action(ActionKind.DRAIN, "", effect), author or Principal(cause, ""))
         self._tasks.start(self._run(self._plan), "drain")
 
     async def over(self) -> None:
         """Return when a drain is over."""
         await self._over.wait()
 
-    def end(self) -> None:
-        """End the drain now; does nothing before one."""
+    def end(self, cause: str = "SIGTERM") -> None:
+        """End the drain now; before one, only note that the process ends without.
+
+        Args:
+            cause: The signal that ends it.
+        """
+        if self.phase is not Phase.DRAINED:
+            effect = f"ended at once, with {self.connections} connections that had not gone on elsewhere"
+            self._note(Action(ActionKind.DRAIN, "", effect), Principal(cause, ""))
         if self._plan is not None:
             self._plan.end(DrainOutcome.ENDED)
             self._over.set()

@@ -244,7 +244,7 @@ class Proxy:
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
             )
-            self.drain = DrainService(config.drain, self.engine, self.server)
+            self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
             self.readiness = Readiness(self.engine, self.drain)
             unless_made.pop_all()
 
@@ -816,7 +816,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         if problem is not None:
             log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGINT, ending.set)
+        loop.add_signal_handler(signal.SIGINT, _end_at_once, proxy)
         loop.add_signal_handler(signal.SIGTERM, _drain_or_end(proxy))
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
         listen, admin = await proxy.start()
@@ -859,6 +859,12 @@ def _drain_or_end(proxy: Proxy) -> Callable[[], None]:
         is_first = False
 
     return on_signal
+
+
+def _end_at_once(proxy: Proxy) -> None:
+    if not proxy.ended.is_set():
+        proxy.drain.end("SIGINT")
+        proxy.ended.set()
 
 
 async def _start_next(proxy: Proxy) -> None:

@@ -127,13 +127,16 @@ def audit(*, admin: AdminOptions, limit: Number = 100, json: Json = False) -> No
     """
     from rich.console import Console
 
-    from proxy.cli.policy_tables import audit_table
+    from proxy.cli.policy_tables import audit_lines
 
     changes: list[dict[str, Any]] = _link(admin).get_json("/sluice/audit", {"limit": str(limit)})["changes"]
     if json:
         print_json(changes)
         return
-    Console().print(audit_table(changes) if changes else "nothing has been changed")
+    if not changes:
+        typer.echo("nothing has been changed")
+    for part in audit_lines(changes):
+        Console().print(part)
 
 
 def _link(admin: AdminOptions) -> "AdminLink":

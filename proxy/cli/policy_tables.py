@@ -21,7 +21,7 @@ from proxy.cli.top_view import (
     size,
 )
 from proxy.policies.bodies import section_text
-from proxy.policies.keys import ANONYMOUS, Layer
+from proxy.policies.keys import ANONYMOUS, Layer, PolicyKind
 from proxy.policies.policy_set import Difference
 
 _MARKS = {"holds": "▶ holds", "hidden": "hidden by", "no limit": "limits nothing"}
@@ -130,23 +130,46 @@ def applied(answer: dict[str, Any]) -> Iterator[str]:
         yield f"{key}: the proxy's own file limits it; a value that limits nothing hides that: take it out of the file"
 
 
-def audit_table(changes: list[dict[str, Any]]) -> Table:
-    """Draw who changed what, and when."""
-    titles = ("when (UTC)", "who", "address", "what", "from", "to")
-    table = Table(*(Column(title, overflow="fold") for title in titles), title="changes of policies, the newest first")
+def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
+    """Draw who changed what, when, and what was in force before; any width has room for it."""
     for change in changes:
-        when = change["at"].removesuffix("+00:00").replace("T", " ")
-        origin = "" if change["origin"] == Layer.REST.origin else f"({change['origin']})"
+        when = change["at"].partition(".")[0].removesuffix("+00:00").replace("T", " ")
+        author = " ".join(part for part in (change["who"], change["address"] and f"({change['address']})") if part)
+        origin = "" if change["origin"] in {"", Layer.REST.origin} else f"({change['origin']})"
         what = " ".join(part for part in (change["kind"], change["setting"], change["name"], origin) if part)
-        before, after = _body(change["before"]), _body(change["after"])
-        table.add_row(*_plain(when, change["who"], change["address"], what, before, after))
-    return table
+        rows = [("by", author)]
+        if change["origin"]:
+            rows += [("from", _words_held(change)), ("to", _body(change["after"], "taken back"))]
+        else:
+            rows.append(("did", change["after"] or ""))
+        table = Table.grid(Column(width=6), Column(overflow="fold"), padding=(0, 1, 0, 0), pad_edge=True)
+        table.title, table.title_justify, table.title_style = Text(printable(f"{when}  {what}")), "left", "bold"
+        for row in rows:
+            table.add_row(*_plain(*row))
+        yield table
 
 
-def _body(kept: str | None) -> str:
+def _words_held(change: dict[str, Any]) -> str:
+    held = change.get("held")
+    if held is None:  # of an earlier Sluice
+        return _body(change["before"])
+    kinds = {value["kind"] for value in held}
+    parts = []
+    for value in held:
+        kind = f"{value['kind']}: " if len(kinds) > 1 else ""
+        wider = f", as {value['setting']} {value['name']}".rstrip()
+        is_own = value["name"] == change["name"] or value["kind"] == PolicyKind.BLOCK
+        parts.append(f"{kind}{value['words']}{'' if is_own else wider}")
+    return "; ".join(parts) or _NOTHING_HELD.get(change["kind"], "no limit")
+
+
+_NOTHING_HELD = {PolicyKind.BLOCK: "not blocked", PolicyKind.ATTACHMENT: "in no group"}
+
+
+def _body(kept: str | None, nothing: str = "-") -> str:
     """Return a kept body as people write it: of Sluice's own form, the section alone."""
     if kept is None:
-        return "-"
+        return nothing
     if not kept:
         return "attached to none"
     try:

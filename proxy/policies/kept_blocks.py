@@ -11,6 +11,7 @@ import msgspec
 from proxy.block_rules import Key, Rule, read_key, read_reason
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order, nothing_ended
 from proxy.policies.bodies import BodyError, read_body
+from proxy.policies.held import Held, held_of_block
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.policy_set import is_kept
 from proxy.policies.service import PolicyService
@@ -78,6 +79,10 @@ class KeptBlocks:
         """Check that a body is valid and belongs to its key."""
         if kept is not None:
             _read(key, kept)
+
+    def held(self, key: PolicyKey, kept: str) -> list[Held]:
+        """Return the rule in force for the key of a body."""
+        return held_of_block(self.blocklist.rules.get(_read(key, kept)[0]))
 
     def load(self, key: PolicyKey, kept: str) -> None:
         """Put a stored order of an earlier run in force."""

@@ -43,6 +43,13 @@ class PolicyKind(StrEnum):
     BLOCK = "block"  # empty, the block as text
 
 
+class ActionKind(StrEnum):
+    """An action of an operator that changes no policy."""
+
+    DRAIN = "drain"
+    KICK = "kick"
+
+
 ANONYMOUS = "anonymous"
 """The name of callers where no token is needed."""
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
@@ -24,10 +24,11 @@ from limiter.policies import Policies
 from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.degraded import Degraded
 from proxy.policies.bodies import BodyError
+from proxy.policies.held import Held, held_by, written
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layers
 from proxy.policies.state import BeyondError, Meaning, PolicyState, check_forms, check_within
-from proxy.policies.store import Store, StoredChange, StoreError, differences
+from proxy.policies.store import Action, Store, StoredChange, StoreError, differences
 from proxy.runtime import paused_collector
 
 Moment = tuple[int, int]
@@ -43,6 +44,9 @@ class PolicyKindHandler(Protocol):
         Raises:
             BodyError: If it could not be.
         """
+
+    def held(self, key: PolicyKey, kept: str) -> list[Held]:
+        """Return what is in force for a key; `kept` is the body of a change of it."""
 
     def load(self, key: PolicyKey, kept: str) -> None:
         """Put a body of an earlier run in force, before the first client connects."""
@@ -117,6 +121,7 @@ def _log_change(change: StoredChange, author: Principal) -> None:
         "policy changed",
         policy=str(change.key),
         before=change.before,
+        held=change.held,
         after=change.after,
         by=author.name,
         address=author.address,
@@ -311,7 +316,7 @@ class PolicyService(PolicyState):
         self._turn = asyncio.Lock()
         self._carrying = asyncio.Lock()
         self.ending = Event()
-        self._changing: set[asyncio.Task[int]] = set()
+        self._changing: set[asyncio.Task[Any]] = set()
         self._is_stored = True
         self.lay_file(file, file.values)
         self.lay(self._kept())
@@ -379,6 +384,20 @@ class PolicyService(PolicyState):
         self._changing.add(changing)
         changing.add_done_callback(self._changing.discard)
         return await asyncio.shield(changing)  # a change on disk comes into force even if the caller hangs up
+
+    def note(self, action: Action, author: Principal) -> None:
+        """Write an action into the audit log, soon; one that cannot be written is logged."""
+        noting = asyncio.get_running_loop().create_task(self._note(action, author))
+        self._changing.add(noting)
+        noting.add_done_callback(self._changing.discard)
+
+    async def _note(self, action: Action, author: Principal) -> None:
+        try:
+            await asyncio.to_thread(self.store.note, action, self._wall(), author.name, author.address)
+        except StoreError as error:
+            structlog.get_logger().error(
+                "policies: an action is not in the audit log", action=action.kind, by=author.name, error=str(error)
+            )
 
     async def take(self, changes: Mapping[PolicyKey, str | None], author: Principal) -> list[PolicyKey]:
         """Put changes in force that came by the carrier.
@@ -536,7 +555,15 @@ class PolicyService(PolicyState):
 
     def _differences(self, bodies: Mapping[PolicyKey, str | None]) -> list[StoredChange]:
         before = {key: self.store.read(key) for key in bodies}
-        return [StoredChange(key, before[key], kept) for key, kept in bodies.items() if before[key] != kept]
+        return [
+            StoredChange(key, before[key], kept, written(self._held(key, kept or before[key] or "")))
+            for key, kept in bodies.items()
+            if before[key] != kept
+        ]
+
+    def _held(self, key: PolicyKey, kept: str) -> list[Held]:
+        handler = self._around.handlers.get(key.kind)
+        return held_by(self, key) if handler is None else handler.held(key, kept)
 
     async def _change(self, plan: Planner, author: Principal, expected: Expected | None) -> int:
         async with self._turn:

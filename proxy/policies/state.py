@@ -146,7 +146,7 @@ class PolicyState:
             return Meaning(key, kept)
         if key.kind is PolicyKind.ATTACHMENT:
             return Meaning(key, kept)
-        targets = _layered_targets(key)
+        targets = layered_targets(key)
         files = [self.layers.written(Layer.FILE, target) for _, target in targets]
         values = tuple(
             (*layered, _value(layered, key, kept, file)) for layered, file in zip(targets, files, strict=True)
@@ -235,7 +235,8 @@ def key_of(target: PolicyTarget, layer: Layer = Layer.REST) -> PolicyKey:
     return rate_key(*target, layer)
 
 
-def _layered_targets(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
+def layered_targets(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
+    """Return the targets of a limit's key, each with the layer that keeps its value; two for a resource group."""
     if key.kind is PolicyKind.GROUP:
         return [(Layer.REST, (direction, Setting.RESOURCE_GROUP, key.name)) for direction in DIRECTIONS]
     setting, layer = setting_of(key)

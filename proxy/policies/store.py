@@ -19,13 +19,13 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from proxy.files import check_regular, open_regular
-from proxy.policies.keys import BLOCKS, OF_TENANTS, OPERATOR, PolicyKey, PolicyKind, owner_of
+from proxy.policies.keys import BLOCKS, OF_TENANTS, OPERATOR, ActionKind, PolicyKey, PolicyKind, owner_of
 from proxy.policies.room import Room, TenantShare, size_of
 
 _VERSION = 2
@@ -41,7 +41,7 @@ CREATE TABLE policies (
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL,
     kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, before TEXT, after TEXT,
-    owner TEXT NOT NULL, number INTEGER NOT NULL
+    owner TEXT NOT NULL, number INTEGER NOT NULL, held TEXT
 );
 CREATE INDEX audit_by_owner ON audit (owner, number);
 {_AHEAD}
@@ -71,11 +71,36 @@ class StoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredChange:
-    """A policy's new body, and the one before; None where there is none."""
+    """A policy's new body, and the one before; None where there is none.
+
+    Args:
+        key: The key of the policy.
+        before: The body that was kept before.
+        after: The body that is kept now.
+        held: What was in force before, whatever its source, as `proxy.policies.held` writes it; None: not known.
+    """
 
     key: PolicyKey
     before: str | None
     after: str | None
+    held: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action of an operator that changes no policy, for the audit log.
+
+    Args:
+        kind: The kind of action.
+        name: Its object; empty if it has none.
+        effect: What it did, in words.
+        owner: The owner of the line of the audit log, see `owner_of`.
+    """
+
+    kind: ActionKind
+    name: str
+    effect: str
+    owner: str = OPERATOR
 
 
 def differences(changes: Iterable[StoredChange]) -> dict[str, tuple[int, int]]:
@@ -91,12 +116,12 @@ def differences(changes: Iterable[StoredChange]) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """A change with its author and time (nanoseconds since 1970)."""
+    """A change or an action with its author and time (nanoseconds since 1970)."""
 
     at_ns: int
     who: str
     address: str
-    change: StoredChange
+    change: StoredChange | Action
 
 
 _MODE = 0o600
@@ -260,6 +285,17 @@ class Store:
         if self._is_alone:
             self.ahead_ns = at_ns
 
+    def note(self, action: Action, at_ns: int, who: str, address: str) -> None:
+        """Write an action into the audit log; it is on disk when this returns.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        with self._transaction():
+            line = (at_ns, who, address, action.kind.value, "", action.name, None, action.effect, None)
+            self._note(line, action.owner)
+            self._forget_oldest([action.owner])
+
     def follow_topic(self) -> None:
         """Take note that the topic has all changes of this store.
 
@@ -291,12 +327,13 @@ class Store:
         """
         with self._using("read"):
             rows = self._reading.execute(
-                "SELECT at_ns, who, address, kind, setting, name, before, after FROM audit ORDER BY id DESC LIMIT ?",
+                "SELECT at_ns, who, address, kind, setting, name, before, after, held FROM audit "
+                "ORDER BY id DESC LIMIT ?",
                 (most,),
             ).fetchall()
         return [
-            Audited(at_ns, who, address, StoredChange(PolicyKey(PolicyKind(kind), setting, name), before, after))
-            for at_ns, who, address, kind, setting, name, before, after in rows
+            Audited(at_ns, who, address, _audited((kind, setting, name), *bodies))
+            for at_ns, who, address, kind, setting, name, *bodies in rows
         ]
 
     def lend(self) -> None:
@@ -356,7 +393,9 @@ class Store:
         self._base.execute("PRAGMA synchronous = FULL")
         self._base.execute("PRAGMA wal_autocheckpoint = 1")  # each change: a copy of the file alone has it
         self._base.execute("BEGIN IMMEDIATE")  # another process may have the file, without our lock
-        self._base.execute(_AHEAD)  # a store of an earlier Sluice has no such table
+        self._base.execute(_AHEAD)  # a store of an earlier Sluice has no such table, and no such column
+        if "held" not in {column for _, column, *_ in self._base.execute("PRAGMA table_info(audit)")}:
+            self._base.execute("ALTER TABLE audit ADD COLUMN held TEXT")
         self._base.execute("COMMIT")
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the remains of a process that was killed
 
@@ -386,11 +425,17 @@ class Store:
                 self._base.execute(
                     "INSERT OR REPLACE INTO policies VALUES (?, ?, ?, ?, ?)", (*parts, change.after, who)
                 )
-            self._base.execute(
-                "INSERT INTO audit (at_ns, who, address, kind, setting, name, before, after, owner, number) "  # noqa: S608 - no value is in it
-                f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1 + coalesce({_LAST_OF_OWNER}, 0))",
-                (at_ns, who, address, *parts, change.before, change.after, author, author),
-            )
+            self._note((at_ns, who, address, *parts, change.before, change.after, change.held), author)
+        self._forget_oldest(authors)
+
+    def _note(self, line: tuple[object, ...], owner: str) -> None:
+        self._base.execute(
+            "INSERT INTO audit (at_ns, who, address, kind, setting, name, before, after, held, owner, number) "  # noqa: S608 - no value is in it
+            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1 + coalesce({_LAST_OF_OWNER}, 0))",
+            (*line, owner, owner),
+        )
+
+    def _forget_oldest(self, authors: Iterable[str]) -> None:
         for author in authors:  # no tenant's changes push out those of others
             most = self._audit_rows if author == OPERATOR else max(1, self._audit_rows // 100)
             self._base.execute(
@@ -565,6 +610,13 @@ def _is_in_use(path: Path) -> bool:
         except OSError:
             return True
     return False
+
+
+def _audited(key: tuple[str, str, str], *bodies: str | None) -> StoredChange | Action:
+    kind, setting, name = key
+    if kind in set(ActionKind):
+        return Action(ActionKind(kind), name, bodies[1] or "")
+    return StoredChange(PolicyKey(PolicyKind(kind), setting, name), *bodies)
 
 
 def _parts(key: PolicyKey) -> tuple[str, str, str]:

@@ -7,6 +7,8 @@ from typing import cast
 import pytest
 
 from proxy.drain import DrainOutcome, DrainService, Phase
+from proxy.policies.keys import Principal
+from proxy.policies.store import Action
 from proxy.server import Server
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World, publisher
 from tests.proxy.wire import TOPIC, body, connect, lookup, name_of, send, sends, success
@@ -35,7 +37,11 @@ class Draining:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.service = DrainService(world.config.drain, world.engine, cast("Server", Sessions(world)))
+        self.audited: list[tuple[str, str]] = []
+        self.service = DrainService(world.config.drain, world.engine, cast("Server", Sessions(world)), self._note)
+
+    def _note(self, action: Action, author: Principal) -> None:
+        self.audited.append((author.name, action.effect))
 
     def begin(self) -> None:
         self.world.loop.run(self.service.begin, "SIGTERM")
@@ -162,6 +168,18 @@ def test_held_entries_are_left_to_the_client_when_time_is_short(make_world: Make
     assert passed == sends(len(passed))
     draining.advance(0.3, broker)
     assert client.heard_names() == ["CLOSE_PRODUCER"]
+
+
+def test_begin_and_early_end_are_audited_with_their_author(draining: Draining) -> None:
+    publisher(draining.world)
+    draining.world.loop.run(draining.service.begin, "rest", Principal("ops", "192.0.2.7"))
+    draining.begin()
+    draining.world.loop.run(draining.service.end)
+    draining.world.loop.run(draining.service.end)
+    assert draining.audited == [
+        ("ops", "began to drain: 1 connections, 1 producers and consumers"),
+        ("SIGTERM", "ended at once, with 1 connections that had not gone on elsewhere"),
+    ]
 
 
 def test_second_signal_ends_the_drain(draining: Draining) -> None:

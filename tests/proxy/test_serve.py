@@ -103,6 +103,9 @@ async def test_drain_by_rest_leaves_a_proxy_that_runs_without_clients() -> None:
                 assert (answer.status, (await answer.text())[:15]) == (503, "draining (rest)")
             async with session.get("/sluice/streams") as answer:
                 assert (await answer.json())["draining"].startswith("draining (rest), drained: 1 connections moved")
+            async with session.get("/sluice/audit") as answer:  # a thread wrote it in a fraction of the drain's time
+                (action,) = (await answer.json())["changes"]
+            assert (action["kind"], action["who"], action["address"]) == ("drain", "anonymous", "127.0.0.1")
         late = await connect_to(listen)
         late.send(connect())
         assert await late.hear() is None

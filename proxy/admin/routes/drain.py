@@ -4,7 +4,7 @@ from typing import TypedDict
 
 from aiohttp import web
 
-from proxy.admin.handlers import described
+from proxy.admin.handlers import caller_of, described
 from proxy.admin.in_force import moment
 from proxy.admin.refusals import refusal
 from proxy.drain import DrainService
@@ -48,11 +48,11 @@ class DrainRest:
         return _none() if self._drain is None else web.json_response(_shown(self._drain))
 
     @described({202: ShownDrain}, refuses=(404,))
-    async def begin(self, _request: web.Request) -> web.Response:
+    async def begin(self, request: web.Request) -> web.Response:
         """Begin to drain; the answer comes at once. Without clients the process runs on, until SIGTERM."""
         if self._drain is None:
             return _none()
-        self._drain.begin("rest")
+        self._drain.begin("rest", caller_of(request))
         return web.json_response(_shown(self._drain), status=202)
 
 

@@ -36,6 +36,7 @@ from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told, cut
 from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
 from proxy.policies.bodies import BodyError, requested_body
+from proxy.policies.held import Held, read
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
@@ -54,7 +55,7 @@ from proxy.policies.policy_set import (
 )
 from proxy.policies.service import PolicyService
 from proxy.policies.state import PolicyState
-from proxy.policies.store import Audited, Store
+from proxy.policies.store import Action, Audited, Store
 from proxy.runtime import paused_collector
 
 _PATH = "/sluice/policies"
@@ -293,8 +294,28 @@ class BackupRest:
 LIMIT = Number(name="limit", meaning="the number of changes", default=100, most=10_000)
 
 
+class HeldValue(TypedDict):
+    """A value that was in force; `limit` is as the configuration writes it, `text` a group or the reason of a block.
+
+    `setting` and `name` have the value: they may be wider than those of the change. `words` has all in one line.
+    """
+
+    kind: str
+    setting: str
+    name: str
+    limit: dict[str, Any]
+    text: str
+    origin: str
+    plan: str
+    words: str
+
+
 class AuditedChange(TypedDict):
-    """A change; bodies are as the store keeps them, null for none. The origin is the layer: rest, global or tenant."""
+    """A change; bodies are as the store keeps them, null for none. The origin is the layer: rest, global or tenant.
+
+    `held` has the values in force before, whatever their source: none if there was no limit, null if the change is of
+    an earlier Sluice. An action (`drain`, `kick`) has no setting, and its effect in `after`.
+    """
 
     at: str
     who: str
@@ -305,6 +326,7 @@ class AuditedChange(TypedDict):
     origin: str
     before: str | None
     after: str | None
+    held: list[HeldValue] | None
 
 
 class AuditPage(TypedDict):
@@ -339,16 +361,38 @@ class AuditRest:
 
 
 def _shown(audited: Audited) -> AuditedChange:
-    change = audited.change
-    setting, layer = change.key.setting_and_layer
-    return {
-        "at": datetime.fromtimestamp(audited.at_ns / 10**9, UTC).isoformat(timespec="milliseconds"),
+    change, at = audited.change, datetime.fromtimestamp(audited.at_ns / 10**9, UTC)
+    shown: AuditedChange = {
+        "at": at.isoformat(timespec="milliseconds"),
         "who": audited.who,
         "address": audited.address,
-        "kind": change.key.kind.value,
-        "setting": setting,
-        "name": change.key.name,
-        "origin": layer.origin,
-        "before": change.before,
-        "after": change.after,
+        "kind": "",
+        "setting": "",
+        "name": "",
+        "origin": "",
+        "before": None,
+        "after": None,
+        "held": None,
+    }
+    if isinstance(change, Action):
+        shown["kind"], shown["name"], shown["after"] = change.kind.value, change.name, change.effect
+        return shown
+    shown["kind"], shown["name"] = change.key.kind.value, change.key.name
+    shown["setting"], layer = change.key.setting_and_layer
+    shown["origin"] = layer.origin
+    shown["before"], shown["after"] = change.before, change.after
+    shown["held"] = None if change.held is None else [_value_held(held) for held in read(change.held)]
+    return shown
+
+
+def _value_held(held: Held) -> HeldValue:
+    return {
+        "kind": held.kind,
+        "setting": held.setting,
+        "name": held.name,
+        "limit": held.limit,
+        "text": held.text,
+        "origin": held.origin,
+        "plan": held.plan,
+        "words": held.words(),
     }

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from protocol.printable import printable, printable_json
 from proxy.cli.doctor import _tell
-from proxy.cli.policy_tables import audit_table
+from proxy.cli.policy_tables import audit_lines
 from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, rate, short_topic, since, size, span, who
 from proxy.doctor import Looked
 from tests.proxy.console_states import state
@@ -128,7 +128,8 @@ def test_no_table_and_no_list_passes_on_what_a_terminal_obeys(capsys: pytest.Cap
     odd = "\x9b2J\u202eops"
     change = {"at": "2026-01-01T00:00:00+00:00", "who": odd, "address": odd, "kind": "publish", "setting": "topic"}
     change |= {"name": odd, "origin": "tenant"}
-    Console(width=200).print(audit_table([{**change, "before": None, "after": None}]))
+    for part in audit_lines([{**change, "before": None, "after": None}]):
+        Console(width=200).print(part)
     _tell(Looked(1, 1, 0, [f"the broker has {odd}"]), everywhere=True)
     shown = capsys.readouterr().out
     assert shown.count("\\x9b2J\\u202eops") == 4

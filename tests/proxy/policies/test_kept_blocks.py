@@ -19,11 +19,12 @@ from proxy.block_rules import Key, Kind, Rule, TooManyRulesError, read_key
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
 from proxy.counters import Counters
 from proxy.policies.bodies import BodyError
+from proxy.policies.held import Held, read
 from proxy.policies.kept_blocks import BlockDesk, BlockOutcome, KeptBlocks, body, kept_key
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
-from proxy.policies.store import Store, StoreError
+from proxy.policies.store import Store, StoredChange, StoreError
 
 ANN = Principal("ann", "10.0.0.1")
 ROLE = read_key("role", "billing")
@@ -149,11 +150,16 @@ def test_who_blocked_and_unblocked_what_is_audited() -> None:
         run.unblock(PRODUCER)
         last, first = run.store.audited(10)
     kept = body(PRODUCER, Order("too loud", 1000))
-    assert [(one.who, one.address, one.change.before, one.change.after) for one in (first, last)] == [
-        ("ann", "10.0.0.1", None, kept),
-        ("ann", "10.0.0.1", kept, None),
+    key = kept_key(PRODUCER)
+    assert [(one.who, one.address, one.change) for one in (first, last)] == [
+        ("ann", "10.0.0.1", StoredChange(key, None, kept)),
+        ("ann", "10.0.0.1", StoredChange(key, kept, None)),
     ]
-    assert str(first.change.key) == "block producer 'p' in persistent://a/b/c"
+    assert str(key) == "block producer 'p' in persistent://a/b/c"
+    assert [read(str(one.change.held)) for one in (first, last) if isinstance(one.change, StoredChange)] == [
+        [],
+        [Held("block", "producer", "p", text="too loud", origin="rest")],
+    ]
 
 
 def test_said_again_it_changes_nothing_and_says_what_holds() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 
 from limiter.policies import Policies
+from proxy.policies.held import Held
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
@@ -27,6 +28,9 @@ class Notes:
 
     def load(self, _key: PolicyKey, kept: str) -> None:
         self.events.append(f"load {kept}")
+
+    def held(self, _key: PolicyKey, _kept: str) -> list[Held]:
+        return []
 
     def take(self, _key: PolicyKey, kept: str | None) -> None:
         self.events.append(f"take {kept}")

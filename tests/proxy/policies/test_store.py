@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from limiter.levels import Setting
-from proxy.policies.keys import PolicyKey, PolicyKind, rate_key
-from proxy.policies.store import Store, StoredChange, StoreError
+from proxy.policies.keys import ActionKind, PolicyKey, PolicyKind, rate_key
+from proxy.policies.store import Action, Store, StoredChange, StoreError
 
 _TOPIC = rate_key("publish", Setting.TOPIC, "persistent://acme/shop/orders")
 _GROUP = PolicyKey(PolicyKind.GROUP, "", "gold")
@@ -44,6 +44,20 @@ def opened(path: Path | None, audit_rows: int = 100) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+def test_store_without_held_values_gets_a_column_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    with contextlib.closing(Store(path)) as store:
+        store.write([StoredChange(_TOPIC, None, "1")], 7, "ci", "10.0.0.1")
+    with contextlib.closing(sqlite3.connect(path)) as base:
+        base.execute("ALTER TABLE audit DROP COLUMN held")
+    with contextlib.closing(Store(path)) as store:
+        store.write([StoredChange(_TOPIC, "1", None, "[]")], 8, "ci", "10.0.0.1")
+        store.note(Action(ActionKind.KICK, "tenant acme", "ended 3 connections", "acme"), 9, "ann", "")
+        kick, *changes = store.audited(9)
+    assert [each.change.held for each in changes if isinstance(each.change, StoredChange)] == ["[]", None]
+    assert kick.change == Action(ActionKind.KICK, "tenant acme", "ended 3 connections")
 
 
 def test_what_was_written_is_there_after_a_restart(path: Path) -> None:

@@ -8,6 +8,7 @@ from yarl import URL
 from limiter.levels import Setting
 from limiter.policies import Value
 from limiter.token_bucket import NOTHING_PUBLISHED, Limit, rate
+from proxy.policies.store import StoredChange
 from tests.proxy.admin.pulsar.serving import Serving, file_says, serving
 
 _NAMESPACE = "/namespaces/acme/shop"
@@ -272,6 +273,7 @@ async def test_the_audit_log_names_the_caller() -> None:
 
         (change,) = pulsar.store.audited(10)
         assert (change.who, change.address) == ("ann", "10.0.0.1")
+        assert isinstance(change.change, StoredChange)
         assert str(change.change.key) == "publish topic_of_namespace acme/shop"
 
 

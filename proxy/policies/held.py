@@ -1,0 +1,110 @@
+"""What was in force before a change, whatever its source, for the audit log: as JSON, and in words.
+
+A body of run time hides the file's value, a plan's, or that of a wider setting. The body before says nothing of these.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from limiter.levels import Setting
+from limiter.names import EACH
+from limiter.policies import PolicyTarget, Value
+from proxy.block_rules import Rule
+from proxy.policies.bodies import Section, section_of, section_text
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind
+from proxy.policies.layers import dynamic_target
+from proxy.policies.state import PolicyState, layered_targets, targets_from
+
+
+class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A value that was in force.
+
+    Args:
+        kind: `publish`, `dispatch`, `subscribe`, `attachment` or `block`.
+        setting: The setting that had the value: perhaps a wider one than that of the change.
+        name: The name that the value was for: perhaps a pattern.
+        limit: The limit, as the configuration writes it; empty: no limit.
+        text: The group of an attachment, the reason of a block.
+        origin: The layer: `file`, `dynamic`, `global`, `rest` or `tenant`.
+        plan: The plan that the file's value is from.
+    """
+
+    kind: str
+    setting: str = ""
+    name: str = ""
+    limit: Section = {}
+    text: str = ""
+    origin: str = ""
+    plan: str = ""
+
+    def words(self) -> str:
+        """Return the value and its source in one line."""
+        source = ", ".join(part for part in (self.origin, self.plan and f"plan {self.plan}") if part)
+        if self.kind == PolicyKind.BLOCK:
+            return f"blocked{self.text and ': '}{self.text} ({source})"
+        value = f"in group {self.text}" if self.kind == PolicyKind.ATTACHMENT else section_text(self.limit)
+        return f"{value} ({source})"
+
+
+def held_by(state: PolicyState, key: PolicyKey) -> list[Held]:
+    """Return the values that are in force for the policy of a key; none if nothing is limited there.
+
+    Args:
+        state: The policies before a change.
+        key: The key of the policy; no block.
+    """
+    if key.kind is PolicyKind.ATTACHMENT:
+        return list(_attachment(state, key))
+    if key.kind is PolicyKind.DYNAMIC:
+        targets = [dynamic_target(key.name)]
+    else:
+        targets = [target for _, target in layered_targets(key)]
+    return [held for target in targets if (held := _held(state, target)) is not None]
+
+
+def held_of_block(rule: Rule | None) -> list[Held]:
+    """Return the same for a block."""
+    if rule is None:
+        return []
+    return [Held(PolicyKind.BLOCK, rule.key.kind, rule.key.name, text=rule.reason, origin=rule.origin)]
+
+
+def _attachment(state: PolicyState, key: PolicyKey) -> Iterator[Held]:
+    policies = state.layers.policies
+    groups = policies.groups_of_tenants if key.setting == "tenant" else policies.groups_of_namespaces
+    if group := groups.get(key.name):
+        origin = Layer.REST if key.name in state.attached(key.setting) else Layer.FILE
+        yield Held(key.kind, key.setting, key.name, text=group, origin=origin.origin)
+
+
+def _held(state: PolicyState, target: PolicyTarget) -> Held | None:
+    for about, setting, name in _wider(state, target):
+        value: Value | None = state.layers.at((about, setting, name))
+        if value is not None:
+            limit = section_of(about, value.limit)
+            return Held(about, setting.value, name, limit, origin=value.origin, plan=value.plan)
+    return None
+
+
+def _wider(state: PolicyState, target: PolicyTarget) -> Iterator[PolicyTarget]:
+    """Yield the target, and the wider ones whose values hold where it has none."""
+    _, setting, name = target
+    if name == EACH or setting is Setting.RESOURCE_GROUP:
+        yield target
+    else:
+        yield from targets_from(target, state.layers.policies)
+
+
+def written(held: list[Held]) -> str:
+    """Return values as text, for the store."""
+    return msgspec.json.encode(held).decode()
+
+
+def read(text: str) -> list[Held]:
+    """Return the values in a text of the store.
+
+    Raises:
+        ValueError: If it is of another form.
+    """
+    return msgspec.json.decode(text, type=list[Held])

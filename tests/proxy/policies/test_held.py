@@ -1,0 +1,94 @@
+"""What was in force before a change, whatever its source."""
+
+import asyncio
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from limiter.levels import Setting
+from limiter.policies import Policies
+from proxy.config.model import Config
+from proxy.policies.bodies import PublishRate, kept_as_own_group, kept_as_pulsar_s
+from proxy.policies.held import Held, read
+from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
+from proxy.policies.layers import file_policies
+from proxy.policies.service import Around, PolicyService
+from proxy.policies.store import Store, StoredChange
+
+TOPIC = "persistent://acme/shop/orders"
+LIMITS: dict[str, Any] = {
+    "plans": {"gold": {"publish_total": {"messages": 9}, "dispatch": {"messages": 8}}},
+    "tenants": {"other": {"publish": {"messages": 40}}, "o*": {"publish": {"messages": 50}}},
+    "namespaces": {"acme/shop": "gold", "acme/*": {"publish": {"messages": 7, "mode": "observe"}}},
+    "resource_groups": {"wide": {"publish": {"bytes": "1MB"}, "tenants": ["acme"]}},
+    "each_topic": {"publish": {"messages": 3}},
+    "proxy": {"publish": {"messages": 1000}},
+}
+PUBLISH = kept_as_pulsar_s(PublishRate(5, -1))
+
+
+def before(key: PolicyKey, *bodies: str | None) -> list[Held]:
+    """Return what was in force before the last of some changes of one policy."""
+    config = Config.model_validate({"limits": LIMITS})
+    with closing(Store(None)) as store:
+        around = Around(lambda: (0, 0), lambda _changes, _now: None)
+        service = PolicyService(Policies(), file_policies(config.limits, None), store, around)
+        for kept in bodies:
+            asyncio.run(service.change({key: kept}, Principal("ann", "")))
+        change = store.audited(1)[0].change
+    assert isinstance(change, StoredChange)
+    return read(str(change.held))
+
+
+@pytest.mark.parametrize(
+    ("about", "setting", "name", "words"),
+    [
+        ("publish", Setting.TENANT, "other", "tenant other: messages 40 (file)"),
+        ("publish", Setting.TENANT, "others", "tenant o*: messages 50 (file)"),
+        ("publish", Setting.TENANT, "*", None),
+        ("publish", Setting.TENANT, "acme", None),
+        ("publish", Setting.NAMESPACE, "acme/shop", "namespace acme/shop: messages 9 (file, plan gold)"),
+        ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/x", "topic_of_namespace acme/*: messages 7, mode observe (file)"),
+        ("publish", Setting.TOPIC, TOPIC, "topic_of_namespace acme/*: messages 7, mode observe (file)"),
+        ("dispatch", Setting.TOPIC, TOPIC, "topic_of_namespace acme/shop: messages 8 (file, plan gold)"),
+        ("publish", Setting.TOPIC, "persistent://b/c/d", "topic_of_broker: messages 3 (file)"),
+        ("publish", Setting.PROXY, "", "proxy: messages 1000 (file)"),
+        ("publish", Setting.ROLE, "app", None),
+        ("publish", Setting.ADDRESS, "10.0.0.0/8", None),
+        ("dispatch", Setting.SUBSCRIPTION, f"s@{TOPIC}", None),
+        ("subscribe", Setting.TOPIC, TOPIC, None),
+    ],
+)
+def test_limit_in_force_before_is_known_whatever_its_source(
+    about: Any, setting: Setting, name: str, words: str | None
+) -> None:
+    held = before(rate_key(about, setting, name), PUBLISH)
+    assert [f"{each.setting} {each.name}".rstrip() + f": {each.words()}" for each in held] == [words] * bool(words)
+
+
+def test_value_of_run_time_was_in_force_before_it_is_taken_back() -> None:
+    (held,) = before(rate_key("publish", Setting.NAMESPACE, "acme/shop"), PUBLISH, None)
+    assert (held.words(), held.limit) == ("messages 5 (rest)", {"messages": 5})
+    (held,) = before(rate_key("publish", Setting.NAMESPACE, "acme/shop"), kept_as_pulsar_s(PublishRate(-1, -1)), None)
+    assert (held.words(), held.limit) == ("no limit (rest)", {})
+
+
+def test_stricter_of_operator_and_tenant_was_in_force() -> None:
+    key = rate_key("publish", Setting.NAMESPACE, "acme/shop", Layer.TENANT)
+    assert [each.words() for each in before(key, PUBLISH)] == ["messages 9 (file, plan gold)"]
+    assert [each.words() for each in before(key, PUBLISH, None)] == ["messages 5 (tenant)"]
+
+
+def test_groups_attachments_and_dynamic_keys_have_what_held() -> None:
+    body = kept_as_own_group({"dispatch": {"messages": 4}}, ())
+    group = PolicyKey(PolicyKind.GROUP, "", "wide")
+    assert [(each.kind, each.words()) for each in before(group, body)] == [("publish", "bytes 1MB (file)")]
+    assert [each.kind for each in before(group, body, None)] == ["publish", "dispatch"]
+    tenant = PolicyKey(PolicyKind.ATTACHMENT, "tenant", "acme")
+    assert [each.words() for each in before(tenant, "")] == ["in group wide (file)"]
+    assert before(tenant, "", "wide") == []
+    assert [each.words() for each in before(tenant, "gold", None)] == ["in group gold (rest)"]
+    key = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
+    assert [each.words() for each in before(key, "7")] == ["messages 3 (file)"]
+    assert [each.words() for each in before(key, "7", None)] == ["messages 7 (dynamic)"]
