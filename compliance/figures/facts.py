@@ -90,6 +90,64 @@ class DelayFacts(Struct, frozen=True, kw_only=True):
     """Held messages by bucket of the access log's fixed bounds: the sum of all its lines'."""
 
 
+class ImpactFacts(Struct, frozen=True, kw_only=True):
+    """Waits and refusals in one direction: in all, of a tenant, at a limit, or of a client at a limit.
+
+    A field is null where the row is of all of its values.
+    """
+
+    direction: str
+    tenant: str | None
+    level: str | None
+    """Level of the limit that held or refused."""
+    name: str | None
+    topic: str | None
+    client: str | None
+    """Name of the producer or subscription."""
+    offered_messages: int
+    passed_messages: int
+    dropped_messages: int
+    rejected_messages: int
+    late_messages: int
+    """Passed messages that were held for about 30 s or longer: as long as clients wait for a receipt by default."""
+    hist: list[int]
+    """As in `DelayFacts`."""
+    delay_max_ms: float
+    throttled_s: float
+    """Summed over streams."""
+    first: datetime | None
+    """Begin of the first line with a wait or refusal; null without any."""
+    last: datetime | None
+    worst_at: datetime | None
+    """Begin of the line with most late and refused messages; of equal ones the longest delay decides."""
+    would_throttle_s: float
+    """Time in which limits that are only observed would have held a stream, summed over streams."""
+    would_delay_max_ms: float
+
+
+class DemandFacts(LimitKey, frozen=True, kw_only=True):
+    """What clients offered to one limit in the fullest 30 s; of a shared limit to all members, without a `proxy_id`."""
+
+    messages_per_s: float
+    bytes_per_s: float
+
+
+class ObservedFacts(Struct, frozen=True, kw_only=True):
+    """A limit that is only observed, over all proxies."""
+
+    direction: str
+    level: str
+    name: str
+    tenant: str
+    limit_messages: float | None
+    limit_bytes: float | None
+    would_throttle_s: float
+    """Time in which it would have held a stream."""
+    observed_s: float
+    first: datetime | None
+    """When it would first have held one; null for never."""
+
+
 class PauseFacts(Struct, frozen=True, kw_only=True):
     """Pauses of reading from clients or brokers, for one cause."""
 

@@ -21,12 +21,15 @@ from compliance.figures.facts import (
     BurnFacts,
     ChangeFacts,
     DelayFacts,
+    DemandFacts,
     EpisodeFacts,
     FairnessFacts,
     FleetRateFacts,
     HeadroomFacts,
+    ImpactFacts,
     LossFacts,
     NeighbourFacts,
+    ObservedFacts,
     PauseFacts,
     PeakFacts,
     RateFacts,
@@ -628,6 +631,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     episodes: list[EpisodeFacts] = []
     delays_by_reason: list[DelayFacts] = []
     delays_by_topic: list[DelayFacts] = []
+    impacts: list[ImpactFacts] = []
+    demands: list[DemandFacts] = []
+    observed: list[ObservedFacts] = []
     pauses: list[PauseFacts] = []
     refusals: list[RefusalFacts] = []
     burn: list[BurnFacts] = []

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from compliance.figures import facts as figures
-from compliance.figures import rates, trends, waiting, what_if
+from compliance.figures import impact, rates, trends, waiting, what_if
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts
 from compliance.judging.bypasses import falsely_exempt, outsiders
@@ -53,6 +53,7 @@ from compliance.report.subjects import (
     pictures,
     shared_limits,
     sum_subjects,
+    wanted_limits,
 )
 from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields, rfc3339
 from compliance.session import local_frame
@@ -123,6 +124,7 @@ MOST_TOPICS = 20_000
 MOST_USAGE = 200_000
 MOST_RUNS = 10_000
 MOST_NOTES = 200_000
+MOST_IMPACTS = 5_000
 MOST_LISTED = 1_000
 """Rows of every other table that come out of Spark: the worst rows."""
 
@@ -178,6 +180,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     on_step("measuring waits, fairness and headroom")
     tables |= found.measured(logs, questions, notes)
     tables |= found.shared(logs, shared_limits(limiters))
+    tables |= found.demanded(logs, wanted_limits(limiters))
     is_limited = any(limiter.containment != "no limit" for limiter in limiters)
     all_subjects = (
         sum(limiter.containment != "no limit" for limiter in limiters) if is_limited else len(tables["topics"])
@@ -397,6 +400,19 @@ class ReportTables:
                 F.desc("delay_max_ms"),
                 "topic",
             ),
+            "impacts": self.rows(
+                "impacts",
+                impact.impact_facts(intervals),
+                figures.ImpactFacts,
+                F.desc(F.col("level").isNull()),
+                F.desc(F.col("topic").isNull()),
+                F.desc(F.col("late_messages") + F.col("rejected_messages")),
+                F.desc("throttled_s"),
+                most=MOST_IMPACTS,
+            ),
+            "observed": self.rows(
+                "observed", impact.observed_facts(limits), figures.ObservedFacts, F.desc("would_throttle_s"), "name"
+            ),
             "pauses": self.rows("pauses", waiting.pause_facts(pauses), figures.PauseFacts, F.desc("total_s")),
             "refusals": self.rows(
                 "refusals", waiting.refusal_facts(logs.of("reject")), figures.RefusalFacts, F.desc("rejected"), "reason"
@@ -428,6 +444,15 @@ class ReportTables:
         members = waiting.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
         order = (F.desc(F.col("fair") - F.col("got")), "name", "member")
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
+
+    def demanded(self, logs: Logs, limits: list[LimiterVerdict]) -> _Tables:
+        """What clients offered to limits that held or refused."""
+        if not limits:
+            return {}
+        owners = [(*_key(limit), "" if limit.is_shared else limit.proxy_id) for limit in limits]
+        wanted = local_frame(logs.lines.sparkSession, owners, _KEYS | {"owner": "string"})
+        demands = impact.demand_facts(logs.intervals, wanted, {limit.level for limit in limits})
+        return {"demands": self.rows("demands", demands, figures.DemandFacts, "name")}
 
 
 def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from types import MappingProxyType
 from typing import Any
 
@@ -28,19 +28,24 @@ from compliance.figures.facts import LimitKey, PeakFacts, RateFacts
 from compliance.figures.what_if import Proposal
 from compliance.judging.facts import EntitlementFacts, UsageFacts
 from compliance.judging.verdict import FleetVerdict, LimiterVerdict
+from compliance.report.impact import MODES, of_tenant, sufficing
 from compliance.report.report import Fleets, Report, away, cut_off, outsiders, remedy
 from compliance.report.sections import Event
 from compliance.report.subjects import (
+    between,
     broken_for,
     charted_sums,
     clock,
     containment,
+    delay,
     entitlement,
     late,
     limits_of,
     numbered,
     percent,
     quantity,
+    rate,
+    size,
     span,
     topics_of,
     unknown_for,
@@ -56,6 +61,24 @@ LEAST_WIDTH = 0.006
 """Share of the axis below which a window would not be seen."""
 HEADROOM = 1.18
 """The height of a plot, in parts of the highest value. The space above that value has the numbers of changes."""
+MOST_ABOVE = 1.6
+"""The height of a plot with a limit, in parts of what passed or was allowed: demand beyond it is cut off and named."""
+SMOOTH_S = 10
+"""Demand is drawn as a mean over this time: what a proxy reads comes in bursts, where it pauses reading in between."""
+_COLOURS = {
+    "#0072b2": "passed",
+    "#7a5c00": "offered",
+    "#b03a00": "limit",
+    "#f3d9c8": "band",
+    "#d9a283": "hatch",
+    "#8c1a6a": "wrong",
+    "#f2dcea": "worst",
+    "#d8dde3": "line",
+    "#51606f": "soft",
+    "#000000": "ink",
+    "#ffffff": "sheet",
+}
+"""Colours of pictures, and the page's variables for them: a dark page has others."""
 NEAR = 0.04
 """Share of the axis below which two labels would overlap."""
 Series = dict[str, list[float | None]]
@@ -164,7 +187,7 @@ def _chart(
         _mark(axes, edges, marks)
         axes.set_ylabel(f"{unit}/s")
         image = io.StringIO()
-        figure.savefig(image, format="svg", metadata={"Date": None, "Creator": None})
+        figure.savefig(image, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return Chart(
         proxy_id=limit.proxy_id,
         direction=limit.direction,
@@ -198,15 +221,18 @@ def _draw(axes: Axes, edges: list[float], series: Series) -> None:
             label="burst",
         )
     if has("offered"):
-        axes.stairs(
-            steps("offered"), edges, color=OFFERED, linewidth=1.2, linestyle=":", label="offered", baseline=None
-        )
+        demand = smoothed(steps("offered"), max(1, round(SMOOTH_S / ((edges[1] - edges[0]) * 86400))))
+        axes.stairs(demand, edges, color=OFFERED, linewidth=1.2, linestyle=":", label="offered", baseline=None)
     axes.stairs(steps("passed"), edges, color=PASSED, linewidth=2.2, label="passed", baseline=None)
     if has("limit"):
         axes.stairs(
             steps("limit"), edges, color=LIMIT, linewidth=1.6, linestyle="--", label="limit", baseline=None, zorder=3
         )
-    axes.set_ylim(0, axes.get_ylim()[1] * HEADROOM)
+    top = height(axes.get_ylim()[1], series)
+    axes.set_ylim(0, top * HEADROOM)
+    if has("offered") and max(demand) > top:
+        note = f"offered up to {quantity(max(demand))}"
+        axes.annotate(note, (0.01, 0.9), xycoords="axes fraction", va="top", fontsize=10, color=OFFERED)
     axes.set_xlim(edges[0], edges[-1])
     locator = AutoDateLocator(minticks=3, maxticks=6, tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib's own lack
     axes.xaxis.set_major_locator(locator)
@@ -224,6 +250,19 @@ def _draw(axes: Axes, edges: list[float], series: Series) -> None:
         handlelength=1.4,
         handletextpad=0.5,
     )
+
+
+def smoothed(values: Sequence[float], steps: int) -> list[float]:
+    """Return the mean of each value and those before it, `steps` in all."""
+    sums = [0.0, *accumulate(values)]
+    return [(sums[end] - sums[begin]) / (end - begin) for end in range(1, len(sums)) for begin in [max(0, end - steps)]]
+
+
+def height(highest: float, series: Series) -> float:
+    """Return the top of a plot: whatever was offered, a limit stays in the upper half."""
+    shown = [value for name in ("passed", "limit") for value in series[name] if value is not None]
+    is_limited = any(value is not None for value in series["limit"])
+    return min(highest, MOST_ABOVE * max(shown)) if is_limited and max(shown) > 0 else highest
 
 
 def _shade(axes: Axes, edges: list[float], broken: Sequence[tuple[datetime, datetime]]) -> None:
@@ -257,7 +296,7 @@ def _mark(axes: Axes, edges: list[float], marks: list[Mark]) -> None:
             ha="center",
             va="top",
             fontsize=9,
-            bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "#51606f", "linewidth": 0.7},
+            bbox={"boxstyle": "round,pad=0.15", "facecolor": "#ffffff", "edgecolor": "#51606f", "linewidth": 0.7},
         )
 
 
@@ -283,9 +322,14 @@ def _description(series: Series, unit: str) -> str:
 
 
 def _inline(svg: str) -> str:
-    """The picture without the prolog of a file and without its fixed size."""
+    """The picture without the prolog of a file and its fixed size, in the colours of the page."""
     head, rest = svg[svg.index("<svg") :].split(">", 1)
-    return re.sub(r' (width|height)="[^"]*"', "", head) + ">" + rest
+    drawn = re.sub(r'(?<=[ "])(#[0-9a-f]{6})\b', lambda found: _variable(found[1]), rest)
+    return re.sub(r' (width|height)="[^"]*"', "", head) + ">" + drawn
+
+
+def _variable(colour: str) -> str:
+    return f"var(--{_COLOURS[colour]})" if colour in _COLOURS else colour
 
 
 def render(report: Report) -> str:
@@ -294,7 +338,7 @@ def render(report: Report) -> str:
     pages, sums = {tenant.name: tenant.page for tenant in report.tenants}, report.fleets.sums
     template = _environment().get_template("report.html.j2")
     of_sums = [(verdict, chart, Markup(chart.svg)) for verdict, chart in sum_charts(report.fleets)]  # noqa: S704 - the same
-    more: dict[str, list[Any]] = {"sum_charts": of_sums}
+    more: dict[str, Any] = {"sum_charts": of_sums, "modes": MODES}
     more |= {
         "outsiders": [remedy(*outsider) for outsider in outsiders(sums)],
         "cut_off": [away(*member) for member in cut_off(sums)],
@@ -310,6 +354,9 @@ def tenant_pages(report: Report) -> dict[str, str]:
         chart = next(charts(tenant.rates, (), worst), None)
         page = template.render(
             tenant=tenant,
+            answers=of_tenant(tenant.name, report.answers),
+            modes=MODES,
+            pages={},
             report=report,
             overall=report.overall,
             chart=chart,
@@ -374,36 +421,9 @@ def breakable(name: str) -> Markup:
     return Markup("/<wbr>").join(re.split(r"/(?!/)", name))
 
 
-def between(times: tuple[datetime, datetime]) -> str:
-    """Return begin and end of a window as text, with the digits that distinguish the two."""
-    start, end = times
-    cut = next((cut for cut in (-7, -3) if _digits(start, cut) != _digits(end, cut)), None)
-    behind = _digits(end, cut)[len("2026-11-22 ") if start.date() == end.date() else 0 :]
-    back = ", the clock was put back in between" if end < start else ""
-    return f"{_digits(start, cut)} to {behind} UTC{back}"
-
-
-def _digits(time: datetime, cut: int | None) -> str:
-    return f"{time:%Y-%m-%d %H:%M:%S.%f}"[:cut]
-
-
-def _size(octets: float) -> str:
-    number = quantity(octets)
-    # "12.3k" is read as a count: a size has its prefix at the unit.
-    return f"{number[:-1]} {number[-1]}B" if number[-1].isalpha() else f"{number} B"
-
-
-def _rate(limited: object, prefix: str = "limit") -> str:
-    """The limits of a row, in words: those in force, or, as `shared`, those of a whole fleet."""
-    messages, octets = (getattr(limited, f"{prefix}_{unit}") for unit in ("messages", "bytes"))
-    parts = [] if messages is None else [f"{quantity(messages)} messages/s"]
-    parts += [] if octets is None else [f"{_size(octets)}/s"]
-    return " and ".join(parts) or "none"
-
-
 def _counted(number: float, unit: str) -> str:
     text = _few(number)
-    return _size(number) if unit == "bytes" and number >= 1000 else f"{text} {unit[:-1] if text == '1' else unit}"
+    return size(number) if unit == "bytes" and number >= 1000 else f"{text} {unit[:-1] if text == '1' else unit}"
 
 
 def _entitled(least: EntitlementFacts) -> str:
@@ -420,15 +440,9 @@ def _few(number: float) -> str:
     return whole(number) if number >= 100 or number == int(number) else f"{number:.1f}"
 
 
-def _delay(milliseconds: float | None) -> str:
-    if milliseconds is None:
-        return "-"
-    return f"{milliseconds:.3g} ms" if milliseconds < 999.5 else span(milliseconds / 1e3)
-
-
 def _proposed(proposal: Proposal) -> str:
     parts = [] if proposal.messages is None else [f"{quantity(proposal.messages)} messages/s"]
-    parts += [] if proposal.bytes is None else [f"{_size(proposal.bytes)}/s"]
+    parts += [] if proposal.bytes is None else [f"{size(proposal.bytes)}/s"]
     return " and ".join(parts)
 
 
@@ -447,12 +461,13 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "unseen": unseen,
     "why": lambda limiter: unknown_for([limiter]),
     "between": between,
-    "rate": _rate,
-    "size": _size,
+    "rate": rate,
+    "size": size,
     "counted": _counted,
     "entitled": _entitled,
-    "delay": _delay,
+    "delay": delay,
     "proposed": _proposed,
+    "sufficing": sufficing,
     "number": numbered,
 }
 
@@ -513,6 +528,10 @@ def tables(report: Report) -> dict[str, str]:
         "throttling": list(throttling.limits),
         "delays-by-reason": list(throttling.by_reason),
         "delays-by-topic": list(throttling.by_topic),
+        "impact-tenants": list(report.answers.tenants),
+        "impact-limits": [flat(limit, without=("clients",)) for limit in report.answers.limits],
+        "impact-clients": [client for limit in report.answers.limits for client in limit.clients],
+        "observed": list(report.answers.observed),
         "pauses": list(throttling.pauses),
         "refusals": list(throttling.refusals),
         "budgets": list(report.budgets.rows),

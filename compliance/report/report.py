@@ -44,6 +44,7 @@ from compliance.judging.verdict import (
     judge_overall,
     roll_up,
 )
+from compliance.report.impact import Answers, answers, failed
 from compliance.report.sections import (
     CENSORED,
     Burn,
@@ -61,7 +62,7 @@ from compliance.report.sections import (
     unmatched,
     what_ifs,
 )
-from compliance.report.subjects import Tenant, clock, doubted, numbered, percent, span, tenants, whole
+from compliance.report.subjects import Tenant, clock, numbered, percent, span, tenants, whole
 
 REPORT_VERSION = 2
 
@@ -145,6 +146,7 @@ class Report(Struct, frozen=True, kw_only=True):
     overall: Overall
     headline: str
     sentence: str
+    answers: Answers
     rollups: list[Rollup]
     limiters: list[LimiterVerdict]
     fleets: Fleets
@@ -176,7 +178,9 @@ def make_report(facts: Facts) -> Report:
     limiters = judge_limiters(facts)
     sums = judge_fleets(facts)
     overall = judge_overall(facts, limiters, sums)
-    headline, sentence = words(overall, limiters, facts, sums)
+    use, fairness = headrooms(facts.headroom), shared_limits(facts.fairness)
+    answered = answers(facts, limiters, use, fairness)
+    headline, sentence = words(overall, limiters, facts, sums, answered)
     proposals, own = facts.proposals, tenants(facts, limiters)
     return Report(
         report_version=REPORT_VERSION,
@@ -184,6 +188,7 @@ def make_report(facts: Facts) -> Report:
         overall=overall,
         headline=headline,
         sentence=sentence,
+        answers=answered,
         rollups=roll_up(limiters),
         limiters=limiters,
         fleets=Fleets(
@@ -201,9 +206,9 @@ def make_report(facts: Facts) -> Report:
         charts_left_out=facts.charts_left_out,
         throttling=_throttling(facts),
         budgets=Budgets(objective=facts.objective, rows=burns(facts.burn, facts.objective, _span_s(overall))),
-        fairness=shared_limits(facts.fairness),
+        fairness=fairness,
         neighbours=sorted(facts.neighbours, key=lambda row: (-row.victims, -row.ratio, row.offender)),
-        headroom=headrooms(facts.headroom),
+        headroom=use,
         what_if=_replay(facts) if proposals else None,
         tenants=own,
         tenants_left_out=_tenants(facts, limiters) - len(own),
@@ -272,7 +277,9 @@ def _replay(facts: Facts) -> Replay:
     return Replay(rows=rows, unmatched=unmatched(facts.replays, facts.proposals), caveat=CENSORED)
 
 
-def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts, sums: list[FleetVerdict]) -> tuple[str, str]:
+def words(
+    overall: Overall, limiters: list[LimiterVerdict], facts: Facts, sums: list[FleetVerdict], answered: Answers
+) -> tuple[str, str]:
     """Return the verdict for a stranger: a headline and a sentence."""
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
     if overall.verdict == "violated":
@@ -282,10 +289,14 @@ def words(overall: Overall, limiters: list[LimiterVerdict], facts: Facts, sums: 
     if overall.verdict == "unknown":
         return _not_known(overall, limited, facts, sums)
     if not limited:
-        return "No limits in force", "Traffic was counted, but there was no limit to keep."
+        observed = (
+            f" {numbered(len(facts.observed), 'limit')} only observed: nothing was held." if facts.observed else ""
+        )
+        return "No limits in force", f"Traffic was counted, but there was no limit to keep.{observed}"
     until = f" up to {overall.complete_up_to:%Y-%m-%d %H:%M:%S} UTC" if overall.complete_up_to else ""
+    hurt = " and ".join(failed(total) for total in answered.totals if total.is_hurt)
     return (
-        "All limits were kept, and no stream got less than owed",
+        f"All limits were kept, but {hurt}" if hurt else "All limits were kept, and no stream got less than owed",
         f"{numbered(len(limited), 'limit')} judged, in every window of time; the log is complete{until}.",
     )
 
@@ -307,7 +318,7 @@ def _not_known(
 def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> Iterator[str]:
     if facts.quarantine:
         group, lines = facts.quarantine[0], sum(group.lines for group in facts.quarantine)
-        yield f"{numbered(lines, 'line')} malformed ({group.file}: {group.reason})"
+        yield f"{numbered(lines, 'line')} malformed ({group.reason})"
     for what, count in (
         ("duplicate", sum(run.conflicts for run in facts.runs)),
         ("line", sum(run.newer for run in facts.runs)),
@@ -318,12 +329,13 @@ def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> I
     tails = [run for run in facts.runs if run.has_tail and not run.ended]
     if tails:
         yield f"the log of {tails[0].proxy_id}, run {tails[0].boot_id}, breaks off behind its last heartbeat"
-    doubt = next((doubt for limiter in limited for doubt in limiter.doubts), None)
-    if doubt is not None:
-        yield doubted(doubt)
+    doubted = [limiter for limiter in limited if limiter.doubts]
+    if doubted:
+        more = f" and {numbered(len(doubted) - 1, 'more limit')}" if len(doubted) > 1 else ""
+        yield f"lines about {doubted[0].direction} {doubted[0].level} {doubted[0].name}{more} contradict each other"
     yield from _stood_still(limited, facts)
     blind = [limiter for limiter in limited if (limiter.unseen_percent or 0) > MOST_UNSEEN_PERCENT]
-    if blind and doubt is None:
+    if blind and not doubted:
         most = max(limiter.unseen_percent or 0 for limiter in blind)
         yield f"of {numbered(len(blind), 'limit')} up to {most:.0f} % less than owed would not show"
     if overall.coverage < COMPLETE:

@@ -20,6 +20,7 @@ from compliance.figures.facts import (
 )
 from compliance.figures.what_if import Proposal
 from compliance.judging.facts import SILENT, GapFacts, RunFacts, end_of_log
+from compliance.report.settings import in_words, subject
 
 
 class Delay(Struct, frozen=True, kw_only=True):
@@ -465,11 +466,17 @@ def timeline(
 
 
 def _change(row: ChangeFacts) -> Event:
+    before, after = in_words(row.before), in_words(row.after)
+    if row.kind == "reload":
+        value = "another one is in force" + "".join(
+            f"; {word} {text}" for word, text in (("now", after), ("before", before)) if text
+        )
+    elif not after:
+        value = "removed" + (f" (before: {before})" if before else "")
+    else:
+        value = f"from {before} to {after}" if before else f"set to {after}"
     who = f", by {row.who}" if row.who else ""
-    was = f" (before: {row.before})" if row.before else ""
-    named = " ".join(part for part in (row.what, row.name) if part)
-    value = f": {row.after}" if row.after else ": removed" if row.kind != "reload" else ""
-    return Event(at=row.at, kind=row.kind, proxy_id=row.proxy_id, text=f"{named}{value}{was}{who}")
+    return Event(at=row.at, kind=row.kind, proxy_id=row.proxy_id, text=f"{subject(row.what, row.name)}: {value}{who}")
 
 
 def _run(run: RunFacts, runs: list[RunFacts], end: datetime | None) -> list[Event]:

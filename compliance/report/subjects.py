@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from compliance.figures.facts import LimitKey, RateFacts
 from compliance.figures.rates import SHARED
-from compliance.judging.facts import DoubtFacts, Facts, Spells, TopicFacts
+from compliance.judging.facts import Facts, Spells, TopicFacts
 from compliance.judging.lines import SHORT_S
 from compliance.judging.verdict import COMPLETE, FleetVerdict, LimiterVerdict, Verdict, gravest
 
@@ -46,6 +46,11 @@ def percent(share: float) -> str:
     return f"{max(share * 100, 100.01):.5g} %" if share > 1 else f"{min(share * 100, 99.99):.2f} %"
 
 
+def roughly(share: float) -> str:
+    """Return a share of one as whole percent, for advice."""
+    return f"{share * 100:.0f} %"
+
+
 def span(seconds: float) -> str:
     """Return a length of time."""
     if seconds < 120:
@@ -66,6 +71,41 @@ def window(seconds: int) -> str:
 def clock(time: datetime | None) -> str:
     """Return a moment, to the second."""
     return f"{time:%Y-%m-%d %H:%M:%S} UTC" if time else "an unknown time"
+
+
+def between(times: tuple[datetime, datetime]) -> str:
+    """Return begin and end of a window as text, with the digits that distinguish the two."""
+    start, end = times
+    cut = next((cut for cut in (-7, -3) if _digits(start, cut) != _digits(end, cut)), None)
+    behind = _digits(end, cut)[len("2026-11-22 ") if start.date() == end.date() else 0 :]
+    back = ", the clock was put back in between" if end < start else ""
+    return f"{_digits(start, cut)} to {behind} UTC{back}"
+
+
+def _digits(time: datetime, cut: int | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S.%f}"[:cut]
+
+
+def size(octets: float) -> str:
+    """Return a number of bytes: 12.3 kB."""
+    number = quantity(octets)
+    # "12.3k" is read as a count: a size has its prefix at the unit.
+    return f"{number[:-1]} {number[-1]}B" if number[-1].isalpha() else f"{number} B"
+
+
+def rate(limited: object, prefix: str = "limit") -> str:
+    """Return the limits of a row in words: those in force, or, as `shared`, those of a whole fleet."""
+    messages, octets = (getattr(limited, f"{prefix}_{unit}") for unit in ("messages", "bytes"))
+    parts = [] if messages is None else [f"{quantity(messages)} messages/s"]
+    parts += [] if octets is None else [f"{size(octets)}/s"]
+    return " and ".join(parts) or "none"
+
+
+def delay(milliseconds: float | None) -> str:
+    """Return a wait."""
+    if milliseconds is None:
+        return "-"
+    return f"{milliseconds:.3g} ms" if milliseconds < 999.5 else span(milliseconds / 1e3)
 
 
 def broken_for(spells: Spells | None) -> str:
@@ -138,6 +178,8 @@ def sentence(tenant: str, limiters: Sequence[LimiterVerdict]) -> str:
         limiters: Its limits, the gravest first.
     """
     limited = [limiter for limiter in limiters if limiter.containment != "no limit"]
+    if not limited and any(limiter.mode == "observe" for limiter in limiters):
+        return f"The limits of {tenant} are only observed: nothing was held or refused."
     if not limited:
         return f"No limit of {tenant} was in force: there was nothing to keep."
     over = gravest(limiter.containment for limiter in limited)
@@ -174,8 +216,10 @@ def _entitled(verdict: Verdict, limited: Sequence[LimiterVerdict]) -> str:
         return f"streams that waited got up to {least:.3g} % less than was owed{when}"
     if verdict == "unknown":
         return "whether streams that waited got all that was owed is not known"
-    is_waited = any(limiter.throttled_s for limiter in limited)
-    return "streams that waited got all that was owed" if is_waited else "no stream had to wait"
+    if any(limiter.throttled_s for limiter in limited):
+        return "streams that waited got all that was owed"
+    refused = sum(limiter.rejected_messages for limiter in limited)
+    return f"the surplus of {numbered(refused, 'message')} was refused" if refused else "no stream had to wait"
 
 
 def _worst(spells: Iterable[Spells | None]) -> str:
@@ -189,7 +233,7 @@ def unknown_for(limited: Sequence[LimiterVerdict]) -> str:
     """Say why a limit among these is `unknown`: contradictory, hidden or missing lines."""
     doubt = next((doubt for limiter in limited for doubt in limiter.doubts), None)
     if doubt is not None:
-        return doubted(doubt)
+        return f"lines about {doubt.direction} {doubt.level} {doubt.name} contradict each other"
     still_s = max(limiter.still_s for limiter in limited)
     if still_s > SHORT_S:
         return f"the proxy stood still, and served no waiting stream for {span(still_s)}"
@@ -198,12 +242,6 @@ def unknown_for(limited: Sequence[LimiterVerdict]) -> str:
         return f"lines of the log are missing, or may be (coverage {percent(least)})"
     blind = max(limiter.unseen_percent or 0.0 for limiter in limited)
     return f"up to {blind:.3g} % less than owed in ten seconds would not show"
-
-
-def doubted(doubt: DoubtFacts) -> str:
-    """Two things that the log says and that cannot both be true, and where."""
-    number = doubt.last_line.line if doubt.last_line.line is not None else f"seq {doubt.last_line.seq}"
-    return f"{doubt.direction} {doubt.level} {doubt.name}: {doubt.said} ({doubt.last_line.file}, line {number})"
 
 
 CHARTS = 8
@@ -215,6 +253,8 @@ MOST_STEPS = 300
 CLOSE_UP = timedelta(seconds=120)
 """The time that a close-up shows to each side of the worst moment."""
 MOST_SHARED = 20
+MOST_WANTED = 50
+"""Limits whose demand is measured."""
 STEPS_S = (1, 2, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400)
 
 
@@ -350,6 +390,14 @@ def shared_limits(limiters: list[LimiterVerdict]) -> list[LimiterVerdict]:
     """Limits whose members the log names and on which a stream waited, the longest wait first."""
     shared = [limiter for limiter in limiters if limiter.level in SHARED and limiter.throttled_s > 0]
     return sorted(shared, key=lambda limiter: (-limiter.throttled_s, limiter.name))[:MOST_SHARED]
+
+
+def wanted_limits(limiters: list[LimiterVerdict]) -> list[LimiterVerdict]:
+    """Limits that refused messages or on which a stream waited: those that refused most come first."""
+    wanted = [limiter for limiter in limiters if limiter.throttled_s > 0 or limiter.rejected_messages]
+    return sorted(wanted, key=lambda limiter: (-limiter.rejected_messages, -limiter.throttled_s, limiter.name))[
+        :MOST_WANTED
+    ]
 
 
 FOLDER = "tenants"

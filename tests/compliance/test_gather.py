@@ -263,4 +263,4 @@ def test_removed_limit_is_not_in_force_and_its_end_is_a_change(planted_report):
     at, limiter = BEGIN + timedelta(seconds=5), limiter_of(planted_report, "removed")
     assert limiter.removed == at
     (end,) = (event for event in planted_report.events if event.proxy_id == "removed" and event.kind == "limit")
-    assert (end.at, end.text) == (at, f"publish topic {limiter.name}: removed (before: 100 messages/s)")
+    assert (end.at, end.text) == (at, f"publish limit of topic {limiter.name}: removed (before: 100 messages/s)")

@@ -119,7 +119,7 @@ def test_changes_of_limits_are_told_with_both_values(report):
     changes = [event for event in report[0].events if event.kind == "limit"]
     modelled = {f"changed{more}-{seed}" for more in ("", "-over") for seed in SEEDS}
     assert {event.proxy_id for event in changes} == modelled | {"changed", "changed-and-over", "removed"}
-    assert all("messages/s (before: " in event.text for event in changes if event.proxy_id != "removed")
+    assert all(" messages/s to " in event.text for event in changes if event.proxy_id != "removed")
 
 
 def test_tenant_namespace_and_topics_get_the_gravest_verdict(report):

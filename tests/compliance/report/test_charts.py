@@ -2,7 +2,7 @@ import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 
 from compliance.figures.facts import RateFacts
-from compliance.report.page import Mark, chart_unit, charts, filled, labels
+from compliance.report.page import MOST_ABOVE, Mark, chart_unit, charts, filled, height, labels, smoothed
 from compliance.report.sections import Event
 
 
@@ -89,3 +89,29 @@ def test_the_worst_window_of_a_violation_is_shaded_in_the_charts_that_it_lies_in
     drawn = [texts(chart) for chart in charts(rates, (), {key: [window]})]
     assert ["worst" in said for said in drawn] == [True, False]
     assert "worst" not in texts(next(charts(rates, (), {key: [(at(20), at(30))]})))
+
+
+def test_limit_stays_readable_whatever_was_offered():
+    rates = [rate(second, offered_messages=50_000.0) for second in range(3)]
+    (chart,) = charts(rates)
+    assert "offered up to 50k" in chart.svg
+    _, series = filled(rates, "messages")
+    assert height(50_000.0, series) == MOST_ABOVE * 100
+    (calm,) = charts([rate(1), rate(2)])
+    assert "offered up to" not in calm.svg
+
+
+def test_without_a_limit_a_picture_is_as_high_as_the_highest():
+    _, series = filled([rate(1, limit_messages=None)], "messages")
+    assert height(3_000.0, series) == 3_000.0
+
+
+def test_offered_bursts_between_pauses_of_reading_are_a_mean():
+    assert smoothed([0.0, 300.0, 0.0, 0.0, 300.0, 0.0], 3) == [0.0, 150.0, 100.0, 100.0, 100.0, 100.0]
+    assert smoothed([5.0, 7.0], 1) == [5.0, 7.0]
+
+
+def test_colours_of_a_picture_are_those_of_the_page():
+    (chart,) = charts([rate(1), rate(2)])
+    assert "var(--passed)" in chart.svg
+    assert "#ffffff" not in chart.svg

@@ -48,7 +48,7 @@ def test_the_sum_is_in_the_verdict_the_page_the_json_the_tables_and_the_terminal
     assert made.sentence.endswith("Concerned: t.")
     assert [one.verdict for one in made.fleets.sums] == ["violated", "held"]
     html = render(made)
-    assert '<a href="#fleets">12 Fleets</a>' in html
+    assert '<a href="#fleets">Fleets</a>' in html
     assert '<b aria-hidden="true">✗</b> violated' in html
     assert '<b aria-hidden="true">✓</b> held' in html
     told = "c has publish topic t and 1 limit more to itself beside fleet front"

@@ -56,9 +56,7 @@ def test_beside_a_violation_what_is_not_known_is_told():
         )
     )
     assert report.headline == "1 limit exceeded"
-    assert report.sentence == (
-        "Of 1 limit judged. Concerned: t. Also, not all is known: 2 lines malformed (a.jsonl: torn)."
-    )
+    assert report.sentence == ("Of 1 limit judged. Concerned: t. Also, not all is known: 2 lines malformed (torn).")
 
 
 def test_the_worst_is_named_first():

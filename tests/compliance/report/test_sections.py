@@ -342,5 +342,5 @@ def test_changes_losses_and_gaps_stand_in_the_order_of_time():
     assert [event.text for event in events] == [
         "the proxy says that an unknown number of lines of run b are lost (disk: full) until 11:29:10",
         "2 lines of run b are missing after number 3",
-        "publish of topic t: 2 (before: 1), by ann",
+        "publish limit of topic t: from 1 to 2, by ann",
     ]

@@ -94,13 +94,20 @@ TWO = {"limiters": [limiter_fact(), limiter_fact(name="other")]}
             {"doubts": [doubt_fact()]} | OVER,
             (
                 f"The limit of acme was exceeded, for 1 s {AT}; whether streams that waited got all that was owed is "
-                "not known: publish topic persistent://acme/orders/new: its streams passed 50 messages, and it passed "
-                "40 (a.jsonl, line 31)."
+                "not known: lines about publish topic persistent://acme/orders/new contradict each other."
             ),
         ),
         (
             {"limiters": [limiter_fact(was_limited=False)]},
             "No limit of acme was in force: there was nothing to keep.",
+        ),
+        (
+            {"limiters": [limiter_fact(was_limited=False, mode="observe")]},
+            "The limits of acme are only observed: nothing was held or refused.",
+        ),
+        (
+            {"limiters": [limiter_fact(mode="reject", rejected_messages=7, throttled_s=0.0)]},
+            "Nothing passed beyond the limit of acme; the surplus of 7 messages was refused.",
         ),
     ],
 )
