@@ -4,13 +4,16 @@ Names come from clients: everything is escaped. Charts show rate against limit o
 and resolution.
 """
 
+import base64
 import csv
+import hashlib
 import io
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from importlib.resources import files
 from itertools import accumulate, groupby
 from types import MappingProxyType
 from typing import Any
@@ -338,7 +341,7 @@ def render(report: Report) -> str:
     pages, sums = {tenant.name: tenant.page for tenant in report.tenants}, report.fleets.sums
     template = _environment().get_template("report.html.j2")
     of_sums = [(verdict, chart, Markup(chart.svg)) for verdict, chart in sum_charts(report.fleets)]  # noqa: S704 - the same
-    more: dict[str, Any] = {"sum_charts": of_sums, "modes": MODES}
+    more: dict[str, Any] = {"sum_charts": of_sums, "modes": MODES} | _script()
     more |= {
         "outsiders": [remedy(*outsider) for outsider in outsiders(sums)],
         "cut_off": [away(*member) for member in cut_off(sums)],
@@ -357,6 +360,7 @@ def tenant_pages(report: Report) -> dict[str, str]:
             answers=of_tenant(tenant.name, report.answers),
             modes=MODES,
             pages={},
+            **_script(),
             report=report,
             overall=report.overall,
             chart=chart,
@@ -366,6 +370,15 @@ def tenant_pages(report: Report) -> dict[str, str]:
         )
         pages[tenant.page] = visible(page)
     return pages
+
+
+@cache
+def _script() -> dict[str, Any]:
+    """The script of a page, and the policy by which a browser runs this script and no other."""
+    text = "\n" + files("compliance.report").joinpath("templates/report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    return {"script": Markup(text), "policy": policy}  # noqa: S704 - a file of this package
 
 
 @cache

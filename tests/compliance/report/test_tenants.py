@@ -64,7 +64,7 @@ def test_the_gravest_tenants_have_a_page_and_the_rest_is_counted():
 def test_a_hostile_name_is_text_in_the_page_and_one_file_in_the_folder():
     report = report_on(limiters=[limiter_fact(tenant=HOSTILE, name=HOSTILE)], tenant_rates=[rate_fact(name=HOSTILE)])
     ((name, page),) = tenant_pages(report).items()
-    assert "<script" not in page
+    assert page.count("<script") == 1
     assert name.count("/") == 1
     assert f'href="{name.replace("%", "%25")}"' in render(report)
 
