@@ -260,7 +260,7 @@ def failed(row: Impact, of: str = "") -> str:
     """
     late = row.late_messages if row.direction == "publish" else 0
     counts = ((late, f"waited longer than {TIMEOUT_S} s"), (row.rejected_messages, "refused"))
-    parts = []
+    parts: list[str] = []
     for count, what in counts:
         verb = f"{'was' if count == 1 else 'were'} {what}" if what == "refused" else what
         number = whole(count) if parts else f"{whole(count)}{of} messages" if of else numbered(count, "message")
