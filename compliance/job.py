@@ -25,7 +25,7 @@ from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
 from compliance.report.collect import ExtraQuestions, collect, opened
-from compliance.report.page import render, report_json, tables, tenant_pages, visible
+from compliance.report.page import render, report_json, tables, tenant_exports, tenant_pages, visible
 from compliance.report.report import Report, fleet_lines, make_report
 from compliance.report.subjects import FOLDER
 from compliance.session import cause, disk_trouble, spark_session
@@ -265,12 +265,12 @@ def write(report: Report, out: Path) -> None:
         "report.html": render(report).encode(),
     }
     contents |= {f"{CSV}/{name}": text.encode() for name, text in csv.items()}
-    contents |= {name: text.encode() for name, text in tenant_pages(report).items()}
+    contents |= {name: text.encode() for name, text in tenant_pages(report).items()} | tenant_exports(report)
     try:
         for folder in (CSV, FOLDER):
             (out / folder).mkdir(exist_ok=True)
         # A table or page that this report has not would be an earlier one's.
-        for old in {*(out / CSV).glob("*.csv"), *(out / FOLDER).glob("*.html")} - {out / name for name in contents}:
+        for old in {*(out / CSV).glob("*.csv"), *(out / FOLDER).glob("*.*")} - {out / name for name in contents}:
             old.unlink()
         for name, content in contents.items():
             half = out / f"{name}.tmp"

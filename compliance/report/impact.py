@@ -17,8 +17,10 @@ from compliance.report.subjects import between, numbered, rate, roughly, whole
 
 MOST_CLIENTS = 20
 """Clients of one limit that the report lists."""
+_SUMMED_UP = 2
+"""Tenants that the summary names."""
 _NAMED = 3
-"""Tenants, limits or clients that a sentence names."""
+"""Limits, members or clients that a sentence names."""
 _BEYOND = 1.01
 """Demand in parts of a limit above which it exceeded the limit."""
 _MUCH_MORE = 1.1
@@ -291,8 +293,8 @@ def sufficing(limit: LimitImpact) -> str:
 def summary(tenants: Sequence[Impact], limits: Sequence[LimitImpact]) -> str:
     """Name those that were hurt most, the limit and the clients; empty if no send failed."""
     hurt = [row for row in tenants if row.is_hurt]
-    parts = [_of_tenant(row, [limit for limit in limits if limit.tenant == row.tenant]) for row in hurt[:_NAMED]]
-    more = f" {numbered(len(hurt) - _NAMED, 'more tenant')} had failed sends." if len(hurt) > _NAMED else ""
+    parts = [_of_tenant(row, [limit for limit in limits if limit.tenant == row.tenant]) for row in hurt[:_SUMMED_UP]]
+    more = f" {numbered(len(hurt) - _SUMMED_UP, 'more tenant')} had failed sends." if len(hurt) > _SUMMED_UP else ""
     return " ".join(parts) + more
 
 

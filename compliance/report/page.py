@@ -26,12 +26,14 @@ from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from msgspec import Struct
+from pyarrow import Table
+from pyarrow.parquet import write_table
 
 from compliance.figures.facts import LimitKey, PeakFacts, RateFacts
 from compliance.figures.what_if import Proposal
-from compliance.judging.facts import EntitlementFacts, UsageFacts
-from compliance.judging.verdict import FleetVerdict, LimiterVerdict
-from compliance.report.impact import MODES, of_tenant, sufficing
+from compliance.judging.facts import EntitlementFacts, TopicFacts, UsageFacts
+from compliance.judging.verdict import FleetVerdict, LimiterVerdict, Verdict
+from compliance.report.impact import MODES, Answers, of_tenant, sufficing
 from compliance.report.report import Fleets, Report, away, cut_off, outsiders, remedy
 from compliance.report.sections import Event
 from compliance.report.subjects import (
@@ -347,6 +349,49 @@ def render(report: Report) -> str:
         "cut_off": [away(*member) for member in cut_off(sums)],
     }
     return visible(template.render(report=report, charts=drawn, peaks=_by_limit(report.peaks), pages=pages, **more))
+
+
+class TenantReport(Struct, frozen=True, kw_only=True):
+    """One tenant's page for programs; it names no other tenant."""
+
+    report_version: int
+    tenant: str
+    verdict: Verdict
+    sentence: str
+    first: datetime | None
+    last: datetime | None
+    complete_up_to: datetime | None
+    answers: Answers
+    limits: list[LimiterVerdict]
+    topics: list[TopicFacts]
+
+
+def tenant_exports(report: Report) -> dict[str, bytes]:
+    """Return each tenant's page as JSON, and its topics as CSV and Parquet, by their files in the report's folder."""
+    exports = {}
+    for tenant in report.tenants:
+        own = TenantReport(
+            report_version=report.report_version,
+            tenant=tenant.name,
+            verdict=tenant.verdict,
+            sentence=tenant.sentence,
+            first=report.overall.first,
+            last=report.overall.last,
+            complete_up_to=report.overall.complete_up_to,
+            answers=of_tenant(tenant.name, report.answers),
+            limits=limits_of(tenant.name, report.limiters),
+            topics=topics_of(tenant.name, report.topics),
+        )
+        rows = [flat(topic) | {"bytes_basis": report.bytes_basis} for topic in own.topics]
+        columns = [*TopicFacts.__struct_fields__, "bytes_basis"]
+        parquet = io.BytesIO()
+        # A tenant without a topic has no types, only columns.
+        write_table(Table.from_pylist(rows) if rows else Table.from_pydict({name: [] for name in columns}), parquet)
+        name = tenant.page.removesuffix(".html")
+        exports[f"{name}.json"] = msgspec.json.format(msgspec.json.encode(own), indent=2) + b"\n"
+        exports[f"{name}.csv"] = table_csv(columns, rows).encode()
+        exports[f"{name}.parquet"] = parquet.getvalue()
+    return exports
 
 
 def tenant_pages(report: Report) -> dict[str, str]:

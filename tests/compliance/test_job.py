@@ -119,7 +119,9 @@ def test_page_json_and_tables_are_left_no_halves_and_no_older_tables(tmp_path):
         "tenants",
         "usage.csv",
     ]
-    assert [path.name for path in (tmp_path / "tenants").iterdir()] == ["acme.html"]
+    assert {path.name for path in (tmp_path / "tenants").iterdir()} == {
+        f"acme.{kind}" for kind in ("html", "json", "csv", "parquet")
+    }
     assert {"limits.csv", "verdicts.csv"} <= {path.name for path in (tmp_path / "csv").iterdir()}
     assert not [path for path in (tmp_path / "csv").iterdir() if path.suffix != ".csv" or path.stem == "what-if"]
     assert (tmp_path / "usage.csv").read_text() == ",".join(USAGE_COLUMNS) + "\n"

@@ -146,3 +146,13 @@ def test_violation_stays_the_headline_where_sends_failed_too():
     page = render(report)
     assert '<header class="violated">' in page
     assert report.answers.summary in page
+
+
+def test_first_screen_has_the_worst_and_folds_away_the_rest():
+    names = [f"t{number}" for number in range(6)]
+    more = [impact_fact(**LATE, **LIMIT | {"tenant": name, "name": name}) for name in names]
+    rows = [impact_fact(**LATE), *(impact_fact(**LATE, tenant=name) for name in names), *more]
+    page = render(report_on(impacts=rows))
+    assert "<summary>4 more hurt tenants</summary>" in page
+    assert "<summary>4 more limits with failed sends</summary>" in page
+    assert "4 more tenants had failed sends." in page

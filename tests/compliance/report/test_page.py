@@ -17,6 +17,7 @@ from tests.compliance.judging.facts_made import (
     END,
     FIRST_LINE,
     containment_fact,
+    doubt_fact,
     entitlement_fact,
     facts,
     limiter_fact,
@@ -206,3 +207,22 @@ def test_the_worst_window_of_an_entitlement_shows_its_numbers_kept_or_not(defici
     assert "900 messages passed of 1\u202f000 messages owed" in page(entitlement=[entitlement_fact(deficit_s)])
     both = page(entitlement=[entitlement_fact(deficit_s, owed_bytes=200_000.0)])
     assert "900 messages and 90 kB passed of 1\u202f000 messages or 200 kB owed" in both
+
+
+def test_evidence_has_one_place_and_all_of_it_folds():
+    html = page(containment=[containment_fact(5.0)], topics=[topic_fact()])
+    assert html.count("a.jsonl, lines 4 to 31") == 1
+    first_fold = html.index("<details")
+    assert html.index('<header class="violated">') < html.index("What went wrong") < first_fold
+    assert html.index("a.jsonl, lines 4 to 31") > first_fold
+    assert "<details open" not in html
+
+
+def test_headline_has_no_line_numbers_and_no_balances():
+    doubt = doubt_fact(said="its bucket should hold -49.73")
+    report = make_report(facts(doubts=[doubt]))
+    said = f"{report.headline} {report.sentence} {report.tenants[0].sentence}"
+    assert "contradict each other" in said
+    assert "-49.73" not in said
+    assert "a.jsonl" not in said
+    assert "its bucket should hold -49.73" in render(report)

@@ -1,9 +1,14 @@
+import csv
+import io
 from unicodedata import category
 
+import msgspec
 import pytest
+from pyarrow import BufferReader
+from pyarrow.parquet import read_table
 
 from compliance.judging.verdict import judge_limiters
-from compliance.report.page import render, tenant_pages
+from compliance.report.page import TenantReport, render, tenant_exports, tenant_pages
 from compliance.report.report import make_report
 from compliance.report.subjects import MOST_PAGES, page_of, pictures
 from tests.compliance.judging.facts_made import containment_fact, facts, limiter_fact, topic_fact
@@ -86,3 +91,23 @@ def test_a_file_of_any_tenant_lies_in_the_folder_and_is_its_own(tmp_path, tenant
     path.touch()
     assert path.resolve().parent == (tmp_path / "tenants").resolve()
     assert page_of(tenant) != page_of(tenant + "b")
+
+
+def test_page_of_a_tenant_is_there_as_json_csv_and_parquet():
+    topics = [topic_fact(passed_messages=7), topic_fact(tenant="zeta", topic="persistent://zeta/a/b")]
+    files = tenant_exports(report_on(limiters=[limiter_fact(), limiter_fact(tenant="zeta", name="z")], topics=topics))
+    assert sorted(files) == [
+        f"tenants/{tenant}.{kind}" for tenant in ("acme", "zeta") for kind in ("csv", "json", "parquet")
+    ]
+    assert not any(b"zeta" in content for name, content in files.items() if "acme" in name)
+    own = msgspec.json.decode(files["tenants/acme.json"], type=TenantReport)
+    assert (own.tenant, own.verdict, [topic.passed_messages for topic in own.topics]) == ("acme", "compliant", [7])
+    (row,) = csv.DictReader(io.StringIO(files["tenants/acme.csv"].decode()))
+    (kept,) = read_table(BufferReader(files["tenants/acme.parquet"])).to_pylist()
+    assert (row["topic"], row["passed_messages"]) == (kept["topic"], str(kept["passed_messages"])) == (TOPIC, "7")
+
+
+def test_tenant_without_a_topic_has_columns_and_no_rows():
+    files = tenant_exports(report_on())
+    assert read_table(BufferReader(files["tenants/acme.parquet"])).num_rows == 0
+    assert files["tenants/acme.csv"].decode().startswith("tenant,namespace,topic,")
