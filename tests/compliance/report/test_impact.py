@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from compliance.figures.facts import DemandFacts, ImpactFacts, ObservedFacts
+from compliance.figures.facts import DemandFacts, FairnessFacts, HeadroomFacts, ImpactFacts, ObservedFacts
 from compliance.report.impact import failed, sufficing
 from compliance.report.page import render, tenant_pages
 from compliance.report.report import make_report
@@ -156,3 +156,39 @@ def test_first_screen_has_the_worst_and_folds_away_the_rest():
     assert "<summary>4 more hurt tenants</summary>" in page
     assert "<summary>4 more limits with failed sends</summary>" in page
     assert "4 more tenants had failed sends." in page
+
+
+def fairness_fact(member, wanted):
+    key: dict[str, Any] = {"proxy_id": "p", "direction": "publish", "level": "tenant", "name": "acme"}
+    shares = {"member": member, "unit": "messages", "contended_s": 60.0, "got": 50.0, "wanted": wanted, "fair": 50.0}
+    return FairnessFacts(**key, **shares)
+
+
+def test_member_that_makes_others_wait_is_named():
+    rows = [fairness_fact("acme/loud", 500.0), fairness_fact("acme/calm", 50.0)]
+    (step,) = report_on(fairness=rows).answers.next_steps
+    assert step == (
+        "Give acme/loud a limit of its own within tenant acme: 1 other in the same limit asked for no more than a fair "
+        "share and waited too."
+    )
+    both = [fairness_fact("acme/loud", 500.0), fairness_fact("acme/louder", 600.0)]
+    assert report_on(fairness=both).answers.next_steps == []
+
+
+def headroom_fact(name, peak, near_steps=0):
+    key: dict[str, Any] = {"proxy_id": "p", "direction": "publish", "level": "topic", "name": name}
+    use = {"steps": 9, "near_steps": near_steps, "peak": peak, "peak_at": BEGIN, "typical": peak, "days": 1}
+    return HeadroomFacts(**key, **use, slope=None, slope_error=None, now=None)
+
+
+def test_limits_that_are_near_or_hardly_used_are_next_steps():
+    use = [
+        headroom_fact("near", 0.9, near_steps=2),
+        headroom_fact(TOPIC, 1.0, near_steps=9),
+        headroom_fact("idle", 0.1),
+    ]
+    steps = report_on(headroom=use, impacts=hurt(LATE)).answers.next_steps
+    assert steps[1:] == [
+        "Watch 1 limit near the limit without a wait: near.",
+        "1 limit never had more than 20 % in use: lower ones would do.",
+    ]
