@@ -47,6 +47,8 @@ class Counters:
     """1 from the begin of a drain on."""
     drain_moved: Words = field(default_factory=Words)
     """Connections, and their streams, that a drain has moved."""
+    kicked: Words = field(default_factory=Words)
+    """Connections, and streams, that operators have ended."""
     drain_refused: Words = field(default_factory=Words)
     """Connections by role that came to a process which drains, and were closed."""
     authentications: Words = field(default_factory=Words)

@@ -215,7 +215,7 @@ class DrainService:
         section: Drain,
         engine: Engine,
         server: Server,
-        note: Callable[[Action, Principal], None] = lambda _action, _author: None,
+        note: Callable[[Action, Principal], object] = lambda _action, _author: None,
     ) -> None:
         self._note = note
         self.cause = ""

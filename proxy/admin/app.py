@@ -23,6 +23,7 @@ from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
 from proxy.admin.routes.console import ConsoleRest
 from proxy.admin.routes.drain import DrainRest
+from proxy.admin.routes.kicks import KickRest
 from proxy.admin.routes.limiters import LimiterRest
 from proxy.admin.routes.limits import ExplainRest, LimitsRest
 from proxy.admin.routes.policies import AuditRest, BackupRest, PoliciesRest
@@ -239,6 +240,7 @@ def admin_app(
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *DrainRest(parts.drain).routes(),
+            *KickRest(engine, parts.service).routes(),
             *FleetRest(parts.fleet, engine.slices, parts.policy_topic).routes(),
             *BlockRest(parts.blocks, engine.slices, lasts=parts.run.policies_file is not None).routes(),
         ]

@@ -122,6 +122,12 @@ OF_COUNTERS = (
         ("connections", "streams"),
     ),
     _OfCounters(
+        "sluice_kicked",
+        "Connections, and producers and consumers, that operators have ended; those of an ended connection count, too",
+        ("kind",),
+        ("connections", "streams"),
+    ),
+    _OfCounters(
         "sluice_drain_refused",
         "Connections that came to a process that drains, and were closed",
         ("role",),

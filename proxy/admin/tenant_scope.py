@@ -24,8 +24,9 @@ ALWAYS_OPEN = PROBES | CONSOLE_PATHS
 OF_NOBODY = ALWAYS_OPEN | {"/sluice/openapi.json", "/sluice/caller"}
 """Paths without any tenant's data."""
 STREAMS = "/sluice/streams"
-OF_CALLER = frozenset({STREAMS, "/sluice/limiters"})
-"""Paths that show callers what is of their tenants only, so `sluice top` and the console may ask without a tenant."""
+KICK = "/sluice/kick"
+OF_CALLER = frozenset({STREAMS, "/sluice/limiters", KICK})
+"""Paths that show callers, or end, what is of their tenants only, so that no tenant need be named."""
 _MOST_LISTED = 20
 _SHARED = ("/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup", "/sluice/tenants/{tenant}/resourcegroup")
 """The resource group of a namespace or tenant: an attachment takes from the limit of other members."""
@@ -85,6 +86,7 @@ def _of_explained(request: web.Request) -> list[str | None]:
 
 _QUERIES: Mapping[str, tuple[Callable[[web.Request], list[str | None]], str]] = {
     STREAMS: (_of_streams, "write ?tenant=…, or leave it out"),
+    KICK: (_of_streams, "write ?tenant=…, or leave it out"),
     "/sluice/limits": (
         _of_limit,
         (

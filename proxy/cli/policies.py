@@ -262,6 +262,44 @@ def blocks(*, admin: AdminOptions, json: Json = False) -> None:
     Console().print(table if table.row_count else "nothing is blocked")
 
 
+OneTenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Its producers and consumers.")]
+OneTopic = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Its producers and consumers.")]
+OneRole = Annotated[str, typer.Option("--role", metavar="ROLE", help="Connections of clients with this role.")]
+OneAddress = Annotated[
+    str, typer.Option("--address", metavar="ADDRESS", help="Connections from this address or range, as 192.0.2.0/24.")
+]
+OneConnection = Annotated[
+    str, typer.Option("--connection", metavar="ID", help="The connection with this `connection_id` of the streams.")
+]
+DryKick = Annotated[bool, typer.Option("--dry-run", help="Only count what would end.")]
+
+
+@asks_proxy
+def kick(  # noqa: PLR0913 - one for each option
+    *,
+    admin: AdminOptions,
+    tenant: OneTenant = "",
+    topic: OneTopic = "",
+    role: OneRole = "",
+    address: OneAddress = "",
+    connection: OneConnection = "",
+    dry_run: DryKick = False,
+    json: Json = False,
+) -> None:
+    """End what clients have open; they may come again at once.
+
+    Of several options all must fit. With a tenant or a topic, producers and consumers end, else whole connections.
+    """
+    words = {"tenant": tenant, "topic": topic, "role": role, "address": address, "connection": connection}
+    query = {word: value for word, value in words.items() if value} | {"dry_run": "1" if dry_run else "0"}
+    answer = _prompt_link(admin).call("POST", "/sluice/kick", query=query)
+    if json:
+        print_json(answer)
+        return
+    done = "ended" if answer["kicked"] else "would end"
+    typer.echo(f"{done}: {answer['connections']} connections, {answer['streams']} producers and consumers")
+
+
 def _cells(rule: dict[str, Any]) -> tuple[Any, ...]:
     from rich.text import Text
 

@@ -17,7 +17,7 @@ from proxy.policies.layers import dynamic_target
 from proxy.policies.state import PolicyState, layered_targets, targets_from
 
 
-class Held(msgspec.Struct, frozen=True, omit_defaults=True):
+class ValueBefore(msgspec.Struct, frozen=True, omit_defaults=True):
     """A value that was in force.
 
     Args:
@@ -47,7 +47,7 @@ class Held(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{value} ({source})"
 
 
-def held_by(state: PolicyState, key: PolicyKey) -> list[Held]:
+def held_by(state: PolicyState, key: PolicyKey) -> list[ValueBefore]:
     """Return the values that are in force for the policy of a key; none if nothing is limited there.
 
     Args:
@@ -63,27 +63,27 @@ def held_by(state: PolicyState, key: PolicyKey) -> list[Held]:
     return [held for target in targets if (held := _held(state, target)) is not None]
 
 
-def held_of_block(rule: Rule | None) -> list[Held]:
+def held_of_block(rule: Rule | None) -> list[ValueBefore]:
     """Return the same for a block."""
     if rule is None:
         return []
-    return [Held(PolicyKind.BLOCK, rule.key.kind, rule.key.name, text=rule.reason, origin=rule.origin)]
+    return [ValueBefore(PolicyKind.BLOCK, rule.key.kind, rule.key.name, text=rule.reason, origin=rule.origin)]
 
 
-def _attachment(state: PolicyState, key: PolicyKey) -> Iterator[Held]:
+def _attachment(state: PolicyState, key: PolicyKey) -> Iterator[ValueBefore]:
     policies = state.layers.policies
     groups = policies.groups_of_tenants if key.setting == "tenant" else policies.groups_of_namespaces
     if group := groups.get(key.name):
         origin = Layer.REST if key.name in state.attached(key.setting) else Layer.FILE
-        yield Held(key.kind, key.setting, key.name, text=group, origin=origin.origin)
+        yield ValueBefore(key.kind, key.setting, key.name, text=group, origin=origin.origin)
 
 
-def _held(state: PolicyState, target: PolicyTarget) -> Held | None:
+def _held(state: PolicyState, target: PolicyTarget) -> ValueBefore | None:
     for about, setting, name in _wider(state, target):
         value: Value | None = state.layers.at((about, setting, name))
         if value is not None:
             limit = section_of(about, value.limit)
-            return Held(about, setting.value, name, limit, origin=value.origin, plan=value.plan)
+            return ValueBefore(about, setting.value, name, limit, origin=value.origin, plan=value.plan)
     return None
 
 
@@ -96,15 +96,15 @@ def _wider(state: PolicyState, target: PolicyTarget) -> Iterator[PolicyTarget]:
         yield from targets_from(target, state.layers.policies)
 
 
-def written(held: list[Held]) -> str:
+def written(held: list[ValueBefore]) -> str:
     """Return values as text, for the store."""
     return msgspec.json.encode(held).decode()
 
 
-def read(text: str) -> list[Held]:
+def read(text: str) -> list[ValueBefore]:
     """Return the values in a text of the store.
 
     Raises:
         ValueError: If it is of another form.
     """
-    return msgspec.json.decode(text, type=list[Held])
+    return msgspec.json.decode(text, type=list[ValueBefore])

@@ -11,7 +11,7 @@ import msgspec
 from proxy.block_rules import Key, Rule, read_key, read_reason
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order, nothing_ended
 from proxy.policies.bodies import BodyError, read_body
-from proxy.policies.held import Held, held_of_block
+from proxy.policies.held import ValueBefore, held_of_block
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.policy_set import is_kept
 from proxy.policies.service import PolicyService
@@ -80,7 +80,7 @@ class KeptBlocks:
         if kept is not None:
             _read(key, kept)
 
-    def held(self, key: PolicyKey, kept: str) -> list[Held]:
+    def held(self, key: PolicyKey, kept: str) -> list[ValueBefore]:
         """Return the rule in force for the key of a body."""
         return held_of_block(self.blocklist.rules.get(_read(key, kept)[0]))
 

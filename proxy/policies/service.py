@@ -24,7 +24,7 @@ from limiter.policies import Policies
 from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.degraded import Degraded
 from proxy.policies.bodies import BodyError
-from proxy.policies.held import Held, held_by, written
+from proxy.policies.held import ValueBefore, held_by, written
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layers
 from proxy.policies.state import BeyondError, Meaning, PolicyState, check_forms, check_within
@@ -45,7 +45,7 @@ class PolicyKindHandler(Protocol):
             BodyError: If it could not be.
         """
 
-    def held(self, key: PolicyKey, kept: str) -> list[Held]:
+    def held(self, key: PolicyKey, kept: str) -> list[ValueBefore]:
         """Return what is in force for a key; `kept` is the body of a change of it."""
 
     def load(self, key: PolicyKey, kept: str) -> None:
@@ -385,11 +385,12 @@ class PolicyService(PolicyState):
         changing.add_done_callback(self._changing.discard)
         return await asyncio.shield(changing)  # a change on disk comes into force even if the caller hangs up
 
-    def note(self, action: Action, author: Principal) -> None:
-        """Write an action into the audit log, soon; one that cannot be written is logged."""
+    def note(self, action: Action, author: Principal) -> asyncio.Task[None]:
+        """Write an action into the audit log, and return the task; an action that cannot be written is logged."""
         noting = asyncio.get_running_loop().create_task(self._note(action, author))
         self._changing.add(noting)
         noting.add_done_callback(self._changing.discard)
+        return noting
 
     async def _note(self, action: Action, author: Principal) -> None:
         try:
@@ -561,7 +562,7 @@ class PolicyService(PolicyState):
             if before[key] != kept
         ]
 
-    def _held(self, key: PolicyKey, kept: str) -> list[Held]:
+    def _held(self, key: PolicyKey, kept: str) -> list[ValueBefore]:
         handler = self._around.handlers.get(key.kind)
         return held_by(self, key) if handler is None else handler.held(key, kept)
 

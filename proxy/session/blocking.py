@@ -23,6 +23,7 @@ from protocol.topic_name import TopicName, parse_topic
 from proxy.block_rules import Key, Kind, Rule
 from proxy.blocking.blocklist import Blocklist, EndedByRule
 from proxy.brokers.dialing import through_proxy
+from proxy.kicks import Kick, KickEffect
 from proxy.refusals import RefusedError, metadata_refused, request_refused
 from proxy.session.streams import Streams, close_frame
 
@@ -80,7 +81,8 @@ class SessionBlocks:
         """
         rule = self._of_stream(stream.name) if stream.is_open else None
         if rule is not None:
-            self._end(stream, rule)
+            self._note_end(stream, rule)
+            self._streams.expel(stream)
         return rule
 
     def end_streams(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
@@ -91,11 +93,25 @@ class SessionBlocks:
         for stream in [stream for stream in self._streams.accepted() if _may_mean(rule.key, stream.name)]:
             if stream.is_open and self._of_stream(stream.name) is not None:
                 ended.streams += 1
-                was_closing = self._streams.is_closing(stream)
-                self._end(stream, rule)
-                if not was_closing:  # else the client hears of its end already
-                    self._reply(close_frame(stream.name))
+                self._note_end(stream, rule)
+                self._expel(stream)
             yield
+
+    def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
+        """End the streams that an operator kicks, one in each step; they may be opened again at once."""
+        for stream in [stream for stream in self._streams.accepted() if kick.means_stream(stream.name)]:
+            if stream.is_open:
+                effect.streams += 1
+                if not kick.is_dry:
+                    self._expel(stream)
+            yield
+
+    def _expel(self, stream: Stream) -> None:
+        """End an open stream at the broker and at the client."""
+        was_closing = self._streams.is_closing(stream)
+        self._streams.expel(stream)
+        if not was_closing:  # else the client hears of its end already
+            self._reply(close_frame(stream.name))
 
     def _refuse(self, rule: Rule | None, topic: TopicName, error: ServerError) -> None:
         if rule is not None:
@@ -112,9 +128,8 @@ class SessionBlocks:
             return rules.of_producer(topic, name.producer_name)
         return rules.of_consumer(topic, name.subscription, name.consumer_name)
 
-    def _end(self, stream: Stream, rule: Rule) -> None:
+    def _note_end(self, stream: Stream, rule: Rule) -> None:
         name = stream.name
-        self._streams.expel(stream)
         self._blocklist.ended(
             rule, self._streams.connection, direction=name.direction, topic=name.topic, stream=name.stream_id
         )

@@ -14,7 +14,7 @@ from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
 from proxy.admission_control import Admission
-from proxy.blocking.blocklist import Blockable, Blocklist
+from proxy.blocking.blocklist import Blocklist
 from proxy.brokers.dialing import BrokerDialer
 from proxy.brokers.targets import SiblingBrokers, Targets
 from proxy.budgets import ENTRY_OVERHEAD, Claim, Pool, SharedBudget
@@ -22,6 +22,7 @@ from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.fleet_topics import FleetTopics
 from proxy.identity.evidence import Verifier
+from proxy.kicks import Kickable
 from proxy.observe.connection import Connection, Refusals
 from proxy.observe.operator_log import HoldLog, OversizedBatchLog
 from proxy.session.broker_connector import BrokerConnector
@@ -107,7 +108,7 @@ class Engine:
         self.tls = Certificates(config)
         self.dialer = BrokerDialer(self.targets, self.tls, counters, names_clients=config.broker_proxy_protocol)
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
-        self.sessions: set[Blockable] = set()
+        self.sessions: set[Kickable] = set()
         """The sessions that are connected."""
         self.identity: Verifier | None = verifier_of(config, CallsInSlices(self.slices, Work.CREDENTIALS).add)
         """Verifies clients; None where brokers do."""

@@ -61,6 +61,8 @@ class CloseReason(StrEnum):
     """The client's token expired while it was connected, and it showed no newer one."""
     BLOCKED = "blocked"
     """A rule keeps the client out; the operator's log has the rule, and each live connection that it ended."""
+    KICKED = "kicked"
+    """An operator ended the connection; the client may come again at once."""
 
     @property
     def is_trouble(self) -> bool:
@@ -78,6 +80,11 @@ class CloseReason(StrEnum):
         return self in _AT_ONCE
 
     @property
+    def is_orderly(self) -> bool:
+        """True if the client is sent an end after all bytes, and closes the connection itself."""
+        return self in _ORDERLY
+
+    @property
     def is_of_peer(self) -> bool:
         """True if a peer ended its connection itself."""
         return self in _OF_PEER
@@ -88,7 +95,8 @@ _OF_PEER = frozenset(
 )
 _NOT_ADMITTED = frozenset({CloseReason.TOO_MANY_CONNECTIONS, CloseReason.CONNECTION_RATE})
 _AT_ONCE = frozenset({CloseReason.WRITE_TIMEOUT, CloseReason.OVER_BUDGET})
-_QUIET = frozenset({CloseReason.SHUTDOWN, CloseReason.DRAINED, CloseReason.BLOCKED})
+_QUIET = frozenset({CloseReason.SHUTDOWN, CloseReason.DRAINED, CloseReason.BLOCKED, CloseReason.KICKED})
+_ORDERLY = frozenset({CloseReason.DRAINED, CloseReason.KICKED})
 _TROUBLE = frozenset(CloseReason) - _OF_PEER - _NOT_ADMITTED - _QUIET
 _ERRORS = {
     CloseReason.BLOCKED: NotAllowedError,

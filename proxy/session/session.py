@@ -26,6 +26,7 @@ from proxy.block_rules import Rule
 from proxy.blocking.blocklist import EndedByRule
 from proxy.brokers.dialing import BrokerTlsError
 from proxy.budgets import Claim
+from proxy.kicks import Kick, KickEffect
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.session.blocking import BlockedClientResponder
@@ -415,6 +416,19 @@ class Session(TransportOwner):
                 self._engine.blocklist.ended(own, self.connection)
                 self.refuse_client(SessionEnd(CloseReason.BLOCKED, str(rule)))
 
+    def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
+        """End what an operator kicks of this session, or count what would end; see `proxy.kicks`."""
+        if self.has_ended or not kick.means_client(self.connection):
+            return
+        if not kick.is_of_connections:
+            if self.forwarding is not None:
+                yield from self.forwarding.blocks.kick(kick, effect)
+            return
+        effect.connections += 1
+        effect.streams += self.stream_count()
+        if not kick.is_dry:
+            self.finish(SessionEnd(CloseReason.KICKED, str(kick)))
+
     # ---- handshake
 
     def _await_header(self, headers: ProxyHeaders) -> None:
@@ -748,7 +762,7 @@ class Session(TransportOwner):
         self._admission.disconnect()
         for transport in (self.client, self.broker):
             transport.remove_all_pause_reasons()
-            if transport is self.client and end.close_reason is CloseReason.DRAINED and self._has_plain_end():
+            if transport is self.client and end.close_reason.is_orderly and self._has_plain_end():
                 transport.end(self._patience(end.close_reason))
             else:
                 transport.close(self._patience(end.close_reason))

@@ -14,6 +14,8 @@ from limiter.policies import Value, change_of
 from limiter.registry import SLICE
 from limiter.token_bucket import Limit, rate
 from proxy import slices
+from proxy.block_rules import read_network
+from proxy.kicks import Kick, KickEffect, kicking
 from proxy.observe import intervals
 from proxy.observe.log_lines import Moment
 from proxy.observe.steady import CountedSpan
@@ -207,6 +209,22 @@ def rule_blocks_clients(world: World) -> Callable[[], None]:
     return lambda: _block(world, "address", "192.0.2.7")
 
 
+def _kick(world: World, kick: Kick) -> None:
+    units = kicking(world.engine.sessions, kick, KickEffect())
+    world.loop.run(world.engine.slices.run, Work.ENDINGS, units)
+
+
+def kick_ends_streams(world: World) -> Callable[[], None]:
+    with_producers(world)
+    return lambda: _kick(world, Kick(topic=topic(3)))
+
+
+def kick_ends_clients(world: World) -> Callable[[], None]:
+    for _ in range(MANY // 4):
+        publisher(world)
+    return lambda: _kick(world, Kick(network=read_network("192.0.2.7")))
+
+
 def clients_say_nothing(world: World) -> Callable[[], None]:
     for _ in range(MANY // 4):
         world.client()
@@ -233,6 +251,8 @@ def interval_ends(world: World) -> Callable[[], None]:
         (clients_greet_at_once, {"greetings": MANY // 2}),
         (rule_blocks_streams, {"streams": MANY // 10}),
         (rule_blocks_clients, {"streams": MANY // 4, "sessions": MANY // 4}),
+        (kick_ends_streams, {"streams": MANY // 10}),
+        (kick_ends_clients, {"streams": MANY // 4, "sessions": MANY // 4}),
         (clients_say_nothing, {"sessions": MANY // 4}),
         (limit_of_all_streams_appears, {"wired": MANY}),
         (limit_of_a_tenant_goes, {"wired": MANY}),

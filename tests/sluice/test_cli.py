@@ -65,6 +65,7 @@ def test_help_names_every_command_with_what_it_does() -> None:
         "block",
         "unblock",
         "blocks",
+        "kick",
         "doctor",
         "explain",
         "export",

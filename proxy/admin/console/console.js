@@ -325,7 +325,9 @@ function rowOfStream(cells, stream) {
   waits.append(open, would);
   const block = button("Block…", () => openBlock(current));
   block.setAttribute("aria-label", `Block… (${visible(shortTopic(stream.topic))})`);
-  actions.append(block);
+  const kick = button("Kick…", () => openKick(current));
+  kick.setAttribute("aria-label", `Kick… (${visible(shortTopic(stream.topic))})`);
+  actions.append(block, kick);
   return (now) => {
     current = now;
     shown(now);
@@ -599,7 +601,7 @@ async function applyLimit(event) {
   await change("PUT", { body: to, headers: condition }, `Changed: ${differences(from, to).join("; ")}.`);
 }
 
-// ---- Blocks and the drain
+// ---- Blocks, kicks and the drain
 
 async function openBlock(stream) {
   const narrowed = (kind, its) => ({ body: { kind, name: its, topic: stream.topic }, query: { topic: stream.topic, search: its }, text: `${kind} ${its} on this topic`, most: "at most " });
@@ -609,22 +611,26 @@ async function openBlock(stream) {
   if (stream.client_role) choices.push({ body: { kind: "role", name: stream.client_role }, query: { role: stream.client_role }, text: `role ${stream.client_role}, everywhere` });
   const host = hostOf(stream.client_address);
   if (host) choices.push({ body: { kind: "address", name: host }, query: { address: host }, text: `address ${host}, everywhere` });
-  const legend = at("block-choices").firstElementChild;
-  at("block-choices").replaceChildren(legend, ...choices.map((choice) => {
+  offer("block", choices, chooseBlock);
+}
+
+function offer(dialog, choices, choose) {
+  const legend = at(`${dialog}-choices`).firstElementChild;
+  at(`${dialog}-choices`).replaceChildren(legend, ...choices.map((choice) => {
     const label = element("label");
     const radio = element("input");
-    Object.assign(radio, { type: "radio", name: "block", required: true });
-    radio.addEventListener("change", () => chooseBlock(choice));
+    Object.assign(radio, { type: "radio", name: dialog, required: true });
+    radio.addEventListener("change", () => choose(choice));
     const text = element("span");
     text.append(name(choice.text));
     label.append(radio, text);
     return label;
   }));
-  state.block = null;
-  at("block-apply").disabled = true;
-  setText(at("block-effect"), "Choose what to block; its effect is shown here first.");
-  outcome("block", "");
-  at("block").showModal();
+  state[dialog] = null;
+  at(`${dialog}-apply`).disabled = true;
+  setText(at(`${dialog}-effect`), `Choose what to ${dialog}; its effect is shown here first.`);
+  outcome(dialog, "");
+  at(dialog).showModal();
 }
 
 async function chooseBlock(choice) {
@@ -646,6 +652,44 @@ async function applyBlock(event) {
     at("block-apply").disabled = true;
     outcome("block", `Blocked. ${plural(json.ended.connections, "connection")} and ${plural(json.ended.streams, "stream")} ended.`);
     await refreshOperators();
+  });
+}
+
+function openKick(stream) {
+  const tenant = stream.topic.split("/")[2];
+  const choices = [
+    { query: { topic: stream.topic }, text: `topic ${shortTopic(stream.topic)}` },
+    { query: { tenant }, text: `tenant ${tenant}` },
+  ];
+  if (!state.caller.tenants) {
+    choices.unshift({ query: { connection: stream.connection_id }, text: `connection ${stream.connection_id} from ${stream.client_address}` });
+    if (stream.client_role) choices.push({ query: { role: stream.client_role }, text: `role ${stream.client_role}, everywhere` });
+    const host = hostOf(stream.client_address);
+    if (host) choices.push({ query: { address: host }, text: `address ${host}, everywhere` });
+  }
+  offer("kick", choices, chooseKick);
+}
+
+const ended = ({ connections, streams }) => `${plural(connections, "connection")} and ${plural(streams, "stream")}`;
+
+async function chooseKick(choice) {
+  state.kick = choice;
+  await attempt("kick", async () => {
+    const { json } = await ask("POST", "/sluice/kick", { ...choice.query, dry_run: 1 });
+    if (state.kick !== choice) return;
+    setText(at("kick-effect"), `${ended(json)} of ${visible(choice.text)} end now; clients may come again at once.`);
+    at("kick-apply").disabled = false;
+  });
+}
+
+async function applyKick(event) {
+  event.preventDefault();
+  const choice = state.kick;
+  if (!choice) return;
+  await attempt("kick", async () => {
+    const { json } = await ask("POST", "/sluice/kick", choice.query);
+    at("kick-apply").disabled = true;
+    outcome("kick", `Kicked. ${ended(json)} ended.`);
   });
 }
 
@@ -708,6 +752,7 @@ function start() {
   at("observe").addEventListener("click", () => { at("change-mode").value = "observe"; showEffect(); });
   at("take-back").addEventListener("click", () => change("DELETE", {}, "Taken back: the value of the file holds again, if there is one."));
   at("block-form").addEventListener("submit", applyBlock);
+  at("kick-form").addEventListener("submit", applyKick);
   at("drain").addEventListener("click", () => openDrain().catch((error) => problem(error.message)));
   at("limit").addEventListener("close", () => { state.limit = null; });
   for (const dialog of document.querySelectorAll("dialog")) {

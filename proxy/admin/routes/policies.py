@@ -36,7 +36,7 @@ from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told, cut
 from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
 from proxy.policies.bodies import BodyError, requested_body
-from proxy.policies.held import Held, read
+from proxy.policies.held import ValueBefore, read
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
@@ -385,7 +385,7 @@ def _shown(audited: Audited) -> AuditedChange:
     return shown
 
 
-def _value_held(held: Held) -> HeldValue:
+def _value_held(held: ValueBefore) -> HeldValue:
     return {
         "kind": held.kind,
         "setting": held.setting,

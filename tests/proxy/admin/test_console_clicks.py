@@ -16,6 +16,7 @@ from protocol.topic_name import parse_topic
 from proxy.observe.connection import Connection
 from tests.proxy.admin import browser
 from tests.proxy.admin.browser import Page
+from tests.proxy.admin.test_kick_rest import Client
 from tests.proxy.admin_client import Admin
 from tests.proxy.live_admin import UNHURRIED, LiveAdmin
 
@@ -192,6 +193,27 @@ async def test_block_shows_its_effect_before_and_is_lifted_again(page: Page, liv
     await page.click("#confirm-apply")
     await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Unblocked')")
     assert not live.state().in_force.blocks
+
+
+async def test_kick_shows_its_effect_before(page: Page, live: LiveAdmin) -> None:
+    live.admin.engine.sessions.add(Client())
+    await sign_in(page, OPS)
+    await page.click("#streams tbody td:last-child button:nth-of-type(2)")
+    await page.click("#kick-choices label:nth-of-type(1) input")
+    await page.until("!document.getElementById('kick-apply').disabled")
+    effect = await text(page, "#kick-effect")
+    assert effect.startswith("1 connection and 2 streams of connection ")
+    assert effect.endswith(" end now; clients may come again at once.")
+    assert live.admin.engine.counters.kicked == {}
+    await page.click("#kick-apply")
+    await page.until("document.querySelector('#kick .outcome').innerText.startsWith('Kicked')")
+    assert live.admin.engine.counters.kicked == {"connections": 1, "streams": 2}
+
+
+async def test_token_of_a_tenant_kicks_its_topic_and_itself(page: Page) -> None:
+    await sign_in(page, ACME)
+    await page.click("#streams tbody td:last-child button:nth-of-type(2)")
+    await page.until("document.querySelectorAll('#kick-choices input').length === 2")
 
 
 async def test_token_of_a_tenant_sees_its_own_alone(page: Page) -> None:

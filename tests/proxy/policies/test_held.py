@@ -10,7 +10,7 @@ from limiter.levels import Setting
 from limiter.policies import Policies
 from proxy.config.model import Config
 from proxy.policies.bodies import PublishRate, kept_as_own_group, kept_as_pulsar_s
-from proxy.policies.held import Held, read
+from proxy.policies.held import ValueBefore, read
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import file_policies
 from proxy.policies.service import Around, PolicyService
@@ -28,7 +28,7 @@ LIMITS: dict[str, Any] = {
 PUBLISH = kept_as_pulsar_s(PublishRate(5, -1))
 
 
-def before(key: PolicyKey, *bodies: str | None) -> list[Held]:
+def before(key: PolicyKey, *bodies: str | None) -> list[ValueBefore]:
     """Return what was in force before the last of some changes of one policy."""
     config = Config.model_validate({"limits": LIMITS})
     with closing(Store(None)) as store:

@@ -19,7 +19,7 @@ from proxy.block_rules import Key, Kind, Rule, TooManyRulesError, read_key
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
 from proxy.counters import Counters
 from proxy.policies.bodies import BodyError
-from proxy.policies.held import Held, read
+from proxy.policies.held import ValueBefore, read
 from proxy.policies.kept_blocks import BlockDesk, BlockOutcome, KeptBlocks, body, kept_key
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
@@ -158,7 +158,7 @@ def test_who_blocked_and_unblocked_what_is_audited() -> None:
     assert str(key) == "block producer 'p' in persistent://a/b/c"
     assert [read(str(one.change.held)) for one in (first, last) if isinstance(one.change, StoredChange)] == [
         [],
-        [Held("block", "producer", "p", text="too loud", origin="rest")],
+        [ValueBefore("block", "producer", "p", text="too loud", origin="rest")],
     ]
 
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 
 from limiter.policies import Policies
-from proxy.policies.held import Held
+from proxy.policies.held import ValueBefore
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
@@ -29,7 +29,7 @@ class Notes:
     def load(self, _key: PolicyKey, kept: str) -> None:
         self.events.append(f"load {kept}")
 
-    def held(self, _key: PolicyKey, _kept: str) -> list[Held]:
+    def held(self, _key: PolicyKey, _kept: str) -> list[ValueBefore]:
         return []
 
     def take(self, _key: PolicyKey, kept: str | None) -> None:

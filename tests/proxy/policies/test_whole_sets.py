@@ -13,7 +13,7 @@ from proxy.admin.routes import policies as routes
 from proxy.admin.routes.policies import read_set
 from proxy.bulk import AbandonedError, in_thread
 from proxy.policies.bodies import BodyError
-from proxy.policies.held import Held
+from proxy.policies.held import ValueBefore
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies
 from proxy.policies.policy_set import as_yaml, decoded, encoded
@@ -128,7 +128,7 @@ class Taking:
     def load(self, key: PolicyKey, kept: str) -> None:
         """Take any body."""
 
-    def held(self, _key: PolicyKey, _kept: str) -> list[Held]:
+    def held(self, _key: PolicyKey, _kept: str) -> list[ValueBefore]:
         return []
 
     def take(self, _key: PolicyKey, _kept: str | None) -> None:

@@ -17,7 +17,7 @@ def test_a_peer_that_goes_is_named_with_the_way_it_went(side: str) -> None:
 def test_every_end_is_a_peers_own_or_trouble_or_meant_by_the_operator() -> None:
     others = [cause for cause in CloseReason if not cause.is_of_peer and not cause.is_trouble]
     told_as_sums = [CloseReason.TOO_MANY_CONNECTIONS, CloseReason.CONNECTION_RATE]
-    assert others == [CloseReason.SHUTDOWN, CloseReason.DRAINED, *told_as_sums, CloseReason.BLOCKED]
+    assert others == [CloseReason.SHUTDOWN, CloseReason.DRAINED, *told_as_sums, CloseReason.BLOCKED, CloseReason.KICKED]
     assert not [cause for cause in CloseReason if cause.is_of_peer and cause.is_trouble]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.proxy_protocol import SIGNATURE_V2
+from proxy.kicks import Kick, KickEffect, kicking
 from proxy.session.proxy_headers import LEAST_AWAITED
 from tests.proxy.conversation import Peer, World
 from tests.proxy.wire import NO_REQUEST, PING, body, connect, connected, error
@@ -149,6 +150,20 @@ def is_dialling_when_the_process_ends(world: World, client: Peer) -> None:
     world.loop.run(world.sessions[-1].shut_down)
 
 
+def _kick(world: World) -> None:
+    kick = Kick(connection_id=world.sessions[-1].connection.connection_id)
+    world.loop.run(lambda: list(kicking(world.engine.sessions, kick, KickEffect())))
+
+
+def is_kicked_before_it_greets(world: World, _client: Peer) -> None:
+    _kick(world)
+
+
+def is_kicked_while_its_broker_is_dialled(world: World, client: Peer) -> None:
+    client >> [LONG, PING]
+    _kick(world)
+
+
 WAYS: list[tuple[Failing, dict[str, int]]] = [
     (leaves, {"client_closed": 1}),
     (resets, {"client_reset": 1}),
@@ -174,6 +189,8 @@ WAYS: list[tuple[Failing, dict[str, int]]] = [
     (finds_its_broker_talking_garbage, {"frame_error": 1}),
     (is_one_too_many_of_its_address, {"client_closed": 2, "too_many_connections": 1}),
     (is_blocked, {"blocked": 1, "handshake_timeout": 1}),
+    (is_kicked_before_it_greets, {"kicked": 1}),
+    (is_kicked_while_its_broker_is_dialled, {"kicked": 1}),
     (is_there_when_the_process_ends, {"shutdown": 1}),
     (is_dialling_when_the_process_ends, {"shutdown": 1}),
 ]

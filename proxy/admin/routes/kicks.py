@@ -1,0 +1,103 @@
+"""`POST /sluice/kick`: end what a tenant, a topic, a client or a connection has open; it may come again at once."""
+
+import asyncio
+from typing import TypedDict
+
+import structlog
+from aiohttp import web
+
+from protocol.topic_name import parse_topic
+from proxy.admin.handlers import ANY_TEXT, Either, Query, Text, asked, caller_of, described, explaining
+from proxy.admin.tenant_scope import KICK
+from proxy.block_rules import read_network
+from proxy.kicks import Kick, KickEffect, kicking
+from proxy.policies.keys import OPERATOR, ActionKind, Principal
+from proxy.policies.service import PolicyService
+from proxy.policies.store import Action
+from proxy.session.engine import Engine
+from proxy.slices import Work
+
+_TENANT = Text(name="tenant", meaning="producers and consumers of its topics")
+_TOPIC = Text(name="topic", meaning="its producers and consumers; of a partitioned one, those of all partitions")
+_ROLE = Text(name="role", meaning="connections of clients with this role", pattern=ANY_TEXT)
+_ADDRESS = Text(name="address", meaning="connections from this address or range, as 10.1.2.3 or 10.1.0.0/16")
+_CONNECTION = Text(name="connection", meaning="the connection of this `connection_id`", longest=18, pattern="[0-9]*")
+_DRY_RUN = Either(name="dry_run", meaning="1 counts what would end, and ends nothing", words=("0", "1"))
+_CHOICE = (_TENANT, _TOPIC, _ROLE, _ADDRESS, _CONNECTION)
+
+
+class Kicked(TypedDict):
+    """The numbers of connections, and of producers and consumers, that ended, or would end (`kicked` is false).
+
+    `streams` counts those of ended connections as well.
+    """
+
+    kicked: bool
+    connections: int
+    streams: int
+
+
+class KickRest:
+    """Ends connections and streams, in slices, and notes it in the audit log.
+
+    Args:
+        engine: Has the sessions.
+        service: Has the audit log.
+    """
+
+    def __init__(self, engine: Engine, service: PolicyService) -> None:
+        self._engine = engine
+        self._service = service
+        self._under_way: set[asyncio.Task[KickEffect]] = set()
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the routes, for aiohttp."""
+        return [web.post(KICK, explaining(self.post))]
+
+    @described({200: Kicked}, query=(*_CHOICE, _DRY_RUN))
+    async def post(self, request: web.Request) -> web.Response:
+        """End what all given words mean; with a tenant or topic, producers and consumers, else whole connections."""
+        author = caller_of(request)
+        kick = _read(asked(request, (*_CHOICE, _DRY_RUN)), author)
+        kicked = asyncio.get_running_loop().create_task(self._kick(kick, author))
+        self._under_way.add(kicked)
+        kicked.add_done_callback(self._under_way.discard)
+        effect = await asyncio.shield(kicked)  # it is counted and audited even if the caller hangs up
+        answer: Kicked = {"kicked": not kick.is_dry, "connections": effect.connections, "streams": effect.streams}
+        return web.json_response(answer)
+
+    async def _kick(self, kick: Kick, author: Principal) -> KickEffect:
+        effect, counters = KickEffect(), self._engine.counters
+        work = Work.REQUESTS if kick.is_dry else Work.ENDINGS
+        await self._engine.slices.done(work, kicking(self._engine.sessions, kick, effect))
+        if not kick.is_dry:
+            counters.kicked["connections"] += effect.connections
+            counters.kicked["streams"] += effect.streams
+            structlog.get_logger().warning(
+                "kicked",
+                what=str(kick),
+                connections=effect.connections,
+                streams=effect.streams,
+                by=author.name,
+                address=author.address,
+            )
+            owner = OPERATOR if author.tenants is None else min(author.tenants)
+            await self._service.note(Action(ActionKind.KICK, str(kick), f"ended {effect}", owner), author)
+        return effect
+
+
+def _read(query: Query, author: Principal) -> Kick:
+    tenant, topic, role, address, connection = (key.read(query) for key in _CHOICE)
+    if not any((tenant, topic, role, address, connection)):
+        raise ValueError("name what to kick: tenant, topic, role, address or connection")
+    if connection and not connection.isdecimal():
+        raise ValueError(f"connection: {connection[:50]!r} is no number; /sluice/streams has it as connection_id")
+    return Kick(
+        tenant,
+        parse_topic(topic).full if topic else "",
+        role,
+        read_network(address) if address else None,
+        int(connection) if connection else None,
+        author.tenants,
+        is_dry=_DRY_RUN.read(query) == "1",
+    )

@@ -1,0 +1,105 @@
+"""Kicks: an operator ends what clients have open, once; they may come again at once. No I/O and no clock.
+
+    tenant, topic                  end producers and consumers: clients get a CLOSE, as where a broker unloads a topic
+    role, address, connection      end whole connections, with all that is open on them
+
+Of several words all must fit, and with a tenant or a topic only producers and consumers end. So does what a tenant's
+token kicks: a connection may have streams of several tenants.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from typing import Protocol
+
+from limiter.limiter import StreamName
+from proxy.blocking.blocklist import Blockable
+from proxy.observe.connection import Connection
+
+_LOOKED_AT = 20
+"""Sessions that are looked at in one unit of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kick:
+    """The choice of what ends.
+
+    Args:
+        tenant: Producers and consumers of its topics; empty: of any.
+        topic: Those of a topic's full name, of a partitioned one with or without partition; empty: of any.
+        role: Those of clients with this role; empty: of any.
+        network: Those of clients from these addresses; None: from any.
+        connection_id: Those of one connection; None: of any.
+        tenants: The tenants of the author's token; None: all.
+        is_dry: Whether nothing ends, and what would end is counted.
+    """
+
+    tenant: str = ""
+    topic: str = ""
+    role: str = ""
+    network: IPv4Network | IPv6Network | None = None
+    connection_id: int | None = None
+    tenants: frozenset[str] | None = None
+    is_dry: bool = False
+
+    @property
+    def is_of_connections(self) -> bool:
+        """True if whole connections end."""
+        return not self.tenant and not self.topic and self.tenants is None
+
+    def means_client(self, connection: Connection) -> bool:
+        """Return whether a client's connection is one of those that are chosen."""
+        if self.connection_id is not None and connection.connection_id != self.connection_id:
+            return False
+        if self.role and connection.client_role != self.role:
+            return False
+        return self.network is None or _is_in(self.network, connection.client_host)
+
+    def means_stream(self, name: StreamName) -> bool:
+        """Return whether a producer or consumer of such a client is one of those that are chosen."""
+        if self.tenant and name.tenant != self.tenant:
+            return False
+        if self.tenants is not None and name.tenant not in self.tenants:
+            return False
+        return not self.topic or name.topic == self.topic or name.topic.startswith(f"{self.topic}-partition-")
+
+    def __str__(self) -> str:
+        words = {"tenant": self.tenant, "topic": self.topic, "role": self.role, "address": self.network}
+        words["connection"] = None if self.connection_id is None else str(self.connection_id)
+        return ", ".join(f"{word} {value}" for word, value in words.items() if value)
+
+
+def _is_in(network: IPv4Network | IPv6Network, host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address) in network
+
+
+@dataclass(slots=True)
+class KickEffect:
+    """The numbers of connections, and of producers and consumers, that a kick ended, or would end."""
+
+    connections: int = 0
+    streams: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.connections} connections, {self.streams} producers and consumers"
+
+
+class Kickable(Blockable, Protocol):
+    """A session, as kicks and blocks see it."""
+
+    def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
+        """End what the kick means, one stream or the session in each step, and count it in `effect`."""
+
+
+def kicking(sessions: Collection[Kickable], kick: Kick, effect: KickEffect) -> Iterator[None]:
+    """Do a kick, a few sessions or one end in each step, and count it in `effect`."""
+    for number, session in enumerate(list(sessions), 1):
+        before = effect.connections
+        yield from session.kick(kick, effect)
+        if effect.connections != before or number % _LOOKED_AT == 0:
+            yield
