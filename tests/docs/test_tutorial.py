@@ -1,0 +1,115 @@
+"""The tutorial, followed as it is written: its files are saved, and its commands run, in their order."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adminrest.client import AdminClient
+from loadgen.real.process import TetheredProcess, free_ports
+from tests.waiting import PATIENCE_S, wait_for
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SAVED = re.compile(r"Save this as `([^`]+)`")
+_ELSEWHERE = {
+    "make env": "the environment is there",
+    "pulsar-admin": "needs Java; tests/real runs it, and the tutorial has the same call by curl",
+}
+_ENDLESS = {"sluice broker", "sluice serve", "sluice top"}
+
+
+class Reader:
+    """Somebody who follows the page, with ports that are free here and a load of five seconds instead of thirty."""
+
+    def __init__(self, page: str, folder: Path) -> None:
+        ports = dict(zip(("6650", "6651", "8080"), map(str, free_ports(0, 0, 0)), strict=True))
+        self.text = re.sub(r"(?<=127\.0\.0\.1:)(6650|6651|8080)", lambda port: ports[port[0]], page)
+        self.text = self.text.replace("range(30)", "range(5)")
+        self.admin = AdminClient(f"http://127.0.0.1:{ports['8080']}")
+        self.env = {"SLUICE_ADMIN": f"127.0.0.1:{ports['8080']}"}
+        self.folder, self.left_out = folder, list[str]()
+        self.running: dict[str, TetheredProcess] = {}
+        (folder / ".venv/bin").mkdir(parents=True)
+        for name in ("python", "sluice"):
+            command = folder / ".venv/bin" / name
+            command.write_text(f'#!/bin/sh\nexec {Path(sys.executable).with_name(name)} "$@"\n')
+            command.chmod(0o755)
+
+    def blocks(self):
+        """Yield each block: its kind, its text, and the name under which the page says to save it."""
+        end = 0
+        for block in _BLOCK.finditer(self.text):
+            saved = _SAVED.findall(self.text[end : block.start()])
+            yield block[1], block[2], saved[-1] if saved else ""
+            end = block.end()
+
+    def follow(self):
+        for kind, text, name in self.blocks():
+            if name:
+                (self.folder / name).write_text(text)
+            elif kind == "sh":
+                for command in text.replace("\\\n", "").splitlines():
+                    self.run(command)
+
+    def run(self, command):
+        words = command.removeprefix(".venv/bin/").split()
+        name = " ".join(words[:2])
+        if any(command.startswith(each) for each in _ELSEWHERE):
+            self.left_out.append(command)
+        elif name in _ENDLESS or command.endswith("&"):
+            self.running[name] = self.start(command.removesuffix("&"))
+            self.await_(name)
+        else:
+            if name == "sluice report":
+                self.stop()
+            env = os.environ | self.env
+            subprocess.run(command, shell=True, cwd=self.folder, check=True, timeout=5 * PATIENCE_S, env=env)
+
+    def start(self, command):
+        return TetheredProcess(
+            ["/bin/sh", "-c", f"cd {self.folder} && exec {command}"], self.folder / "log.txt", self.env
+        )
+
+    def await_(self, name):
+        """Go on when what was started does what the page says of it."""
+        if name == "sluice serve":
+            wait_for(lambda: self.admin.is_ready("/readyz"))
+        elif name == "sluice top":
+            wait_for(lambda: "topic public/default/orders" in self.log() or "50/s" in self.log(), told=self.log)
+            self.running.pop(name).stop()
+
+    def log(self):
+        return (self.folder / "log.txt").read_text()
+
+    def stop(self):
+        """End Sluice, as the page says, when the producer has ended."""
+        producer = self.running["python tutorial/publish.py"]
+        wait_for(lambda: producer.exit_code is not None, told=producer.last_lines)
+        assert producer.exit_code == 0
+        assert self.running.pop("sluice serve").stop() == 0
+
+
+@pytest.fixture
+def reader(tmp_path):
+    reader = Reader((ROOT / "docs/tutorial.md").read_text(), tmp_path)
+    yield reader
+    for process in reader.running.values():
+        process.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.skipif(shutil.which("curl") is None, reason="install curl")
+def test_a_reader_of_the_tutorial_gets_what_it_says(reader):
+    reader.follow()
+    assert [command.split()[0] for command in reader.left_out] == ["make", "pulsar-admin"]
+    report = json.loads((reader.folder / "tutorial/report/report.json").read_text())
+    assert report["headline"] == "All limits were kept, and no stream got less than owed"
+    assert [(one["name"], one["values"]) for one in report["limiters"]] == [("persistent://public/default/orders", 2)]
+    assert (reader.folder / "tutorial/report/report.html").exists()
