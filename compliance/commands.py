@@ -44,6 +44,12 @@ def report(  # noqa: PLR0913 - one for each option
     ] = "",
     fresh: Annotated[bool, typer.Option(help="Forget what earlier runs with this --out have read.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with code 3 unless every limit is proven compliant.")] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Make no report: check that the files of --access-log are those of the report in --out."
+        ),
+    ] = False,
     what_if: Annotated[
         Path | None, typer.Option(help="YAML file of proposed limits, to be replayed over the log.", show_default=False)
     ] = None,
@@ -65,6 +71,7 @@ def report(  # noqa: PLR0913 - one for each option
     logging.disable()
     try:
         from compliance.job import ReportOptions, report_with_progress
+        from compliance.job import verify as verified
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
         raise typer.Exit(1) from error
@@ -72,6 +79,8 @@ def report(  # noqa: PLR0913 - one for each option
         raise typer.BadParameter(
             "give one folder: put the files of all proxies into it, whose names differ", param_hint="--access-log"
         )
+    if verify:
+        raise typer.Exit(verified(logs[0] if logs else None, out))
     options = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()))
     raise typer.Exit(report_with_progress(logs[0] if logs else None, tables, out, options))
 

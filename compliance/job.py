@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
 from compliance.report.collect import ExtraQuestions, collect, opened
 from compliance.report.page import render, report_json, tables, tenant_exports, tenant_pages, visible
+from compliance.report.provenance import LIST, as_list, check, digests, of_list, seal
 from compliance.report.report import Report, fleet_lines, make_report
 from compliance.report.subjects import FOLDER
 from compliance.session import cause, disk_trouble, spark_session
@@ -165,7 +167,8 @@ def run(  # noqa: PLR0913 - the command's options, and a callback
                 kept = read_tables(spark, place)
             report = make_report(gather(spark, kept, on_step, questions))
         on_step("writing the report")
-        write(report, out)
+        files_list = listed(files, work) if work else b""
+        write(msgspec.structs.replace(report, log_sha256=seal(files_list)), out, files_list)
     return report
 
 
@@ -256,20 +259,75 @@ def _make(out: Path, work: Path) -> Path:
     return work
 
 
-def write(report: Report, out: Path) -> None:
-    """Write the report's files. Each is renamed into place, so a reader sees the old file or the new one whole."""
+def listed(files: list[Path], work: Path) -> bytes:
+    """Return the list of a log's files and their digests; it is kept in `work` with those of files deleted since."""
+    place = work / LIST
+    try:
+        content = as_list(digests(files, of_list(place.read_bytes()) if place.exists() else {}))
+        place.write_bytes(content)
+    except OSError as error:
+        raise ReportError(f"{error.filename}: {error.strerror}") from error
+    return content
+
+
+def verify(access_log: Path | None, out: Path) -> int:
+    """Check that the log's files are those that a report was made from; returns the exit code, as `report`."""
+    try:
+        found = check(closed_files(access_log) if access_log else [], _sealed_list(access_log, out))
+    except (ReportError, msgspec.DecodeError) as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}")
+    for line in found.words():
+        print(visible(line))  # noqa: T201 - a command's answer
+    return 0 if found.is_proved else STRICT_EXIT
+
+
+def _sealed_list(access_log: Path | None, out: Path) -> dict[str, str]:
+    """Return the digests of a report's list of files, if that is the list that the report was made with."""
+    if access_log is None:
+        raise ReportError("--verify needs --access-log, the folder that the report was made from")
+    made, place = out / "report.json", out / LIST
+    if not made.exists():
+        raise ReportError(f"--out {out}: no report.json in it; give the folder of a report")
+    sealed = msgspec.json.decode(made.read_bytes(), type=_Sealed).log_sha256
+    content = place.read_bytes() if place.exists() else b""
+    if not sealed:
+        raise ReportError(f"--out {out}: this report has no list of files, as it was made from --tables")
+    if seal(content) != sealed:
+        raise ReportError(f"--out {out}: {LIST} is not the list that the report was made with")
+    return of_list(content)
+
+
+class _Sealed(msgspec.Struct):
+    """The part of report.json that a check needs."""
+
+    log_sha256: str = ""
+
+
+def write(report: Report, out: Path, files_list: bytes = b"") -> None:
+    """Write the report's files. Each is renamed into place, so a reader sees the old file or the new one whole.
+
+    Args:
+        report: The report.
+        out: Its folder.
+        files_list: The list of the log's files; empty for none.
+    """
     csv = tables(report)
     contents = {
         "report.json": report_json(report),
         USAGE: csv.pop(USAGE).encode(),
         "report.html": render(report).encode(),
     }
+    contents |= {LIST: files_list} if files_list else {}
     contents |= {f"{CSV}/{name}": text.encode() for name, text in csv.items()}
     contents |= {name: text.encode() for name, text in tenant_pages(report).items()} | tenant_exports(report)
     try:
         for folder in (CSV, FOLDER):
             (out / folder).mkdir(exist_ok=True)
         # A table or page that this report has not would be an earlier one's.
+        if not files_list:
+            (out / LIST).unlink(missing_ok=True)
         for old in {*(out / CSV).glob("*.csv"), *(out / FOLDER).glob("*.*")} - {out / name for name in contents}:
             old.unlink()
         for name, content in contents.items():

@@ -27,7 +27,7 @@ Made from the command line by `python -m sluice.reference > docs/commands.md`; `
 | 0 | done; of `diff` and `doctor`: there is no difference |
 | 1 | not done, standard error has the reasons; of `diff` and `doctor`: there are differences |
 | 2 | a wrong option; of `diff`, `doctor`, `load`: files, proxy or broker could not be read or asked |
-| 3 | of `report --strict`: not all is compliant |
+| 3 | of `report --strict`: not all is compliant; of `report --verify`: not every file is there unchanged |
 
 `sluice -q COMMAND` prints errors only. `--json`, where a command has it, prints the result as JSON. `sluice
 --install-completion` has the shell complete commands and options.

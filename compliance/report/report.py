@@ -169,6 +169,8 @@ class Report(Struct, frozen=True, kw_only=True):
     usage: list[UsageFacts]
     tenant_days: list[TenantDayFacts]
     events: list[Event]
+    log_sha256: str = ""
+    """SHA-256 of the list of the log's files beside the report (`log-files.sha256`); empty without a list."""
     left_out: dict[str, int]
     """Rows of the larger tables that are in none of the files, because they did not fit one machine: the least."""
 

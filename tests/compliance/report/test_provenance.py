@@ -1,0 +1,97 @@
+import subprocess
+
+import msgspec
+import pytest
+from typer.testing import CliRunner
+
+from compliance.job import listed, write
+from compliance.report.provenance import LIST, as_list, of_list, seal
+from compliance.report.report import make_report
+from sluice.cli import app
+from tests.compliance.judging.facts_made import facts
+
+NAMES = ("a.jsonl", "b.jsonl.zst")
+
+
+@pytest.fixture
+def reported(tmp_path, monkeypatch):
+    """A log and its report, and the command."""
+    monkeypatch.setattr("logging.disable", lambda: None)
+    log, out = tmp_path / "log", tmp_path / "out"
+    (out / "work").mkdir(parents=True)
+    log.mkdir()
+    for name in NAMES:
+        (log / name).write_bytes(name.encode())
+    content = listed([log / name for name in NAMES], out / "work")
+    write(sealed(content), out, content)
+    return (
+        log,
+        out,
+        lambda: CliRunner().invoke(app, ["report", "--verify", "--access-log", str(log), "--out", str(out)]),
+    )
+
+
+def sealed(content):
+    return msgspec.structs.replace(make_report(facts()), log_sha256=seal(content))
+
+
+def test_unchanged_files_are_verified(reported):
+    _, out, verify = reported
+    ended = verify()
+    assert (ended.exit_code, ended.stdout) == (0, "2 files are as the report read them\n")
+    assert seal((out / LIST).read_bytes()) in (out / "report.html").read_text()
+
+
+def test_changed_files_are_named(reported):
+    log, _, verify = reported
+    (log / "a.jsonl").write_bytes(b"other")
+    ended = verify()
+    assert ended.exit_code == 3
+    assert ended.stdout.splitlines() == [
+        "1 file is as the report read it",
+        "1 file is not as the report read it: a.jsonl",
+    ]
+
+
+def test_files_that_are_gone_cannot_be_checked(reported):
+    log, _, verify = reported
+    (log / "a.jsonl").unlink()
+    (log / "c.jsonl").touch()
+    ended = verify()
+    assert ended.exit_code == 3
+    assert ended.stdout.splitlines()[1:] == [
+        "1 file is gone and cannot be checked: a.jsonl",
+        "1 file is newer than the report: c.jsonl",
+    ]
+
+
+def test_list_that_was_edited_is_refused(reported):
+    log, out, verify = reported
+    (log / "a.jsonl").write_bytes(b"other")
+    (out / LIST).write_bytes(listed([log / name for name in NAMES], log.parent))
+    ended = verify()
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert f"{LIST} is not the list that the report was made with" in ended.stderr
+
+
+def test_report_without_a_list_says_so(reported):
+    _, out, verify = reported
+    write(make_report(facts()), out)
+    assert not (out / LIST).exists()
+    assert "this report has no list of files" in verify().stderr
+
+
+def test_files_are_read_once_and_kept_where_they_are_deleted(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(b"1")
+    first = listed([file], tmp_path)
+    file.write_bytes(b"2")
+    assert listed([file], tmp_path) == first
+    assert listed([], tmp_path) == first
+    assert listed([tmp_path / "deleted-meanwhile.jsonl"], tmp_path) == first
+
+
+def test_list_is_that_of_sha256sum(reported):
+    log, out, _ = reported
+    assert as_list(of_list((out / LIST).read_bytes())) == (out / LIST).read_bytes()
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", str(out / LIST)], cwd=log, check=True)
