@@ -25,7 +25,7 @@ import structlog
 
 from limiter.levels import SHARED_BY_PROCESSES
 from protocol.endpoint import Endpoint
-from proxy.config.model import Config, ConfigError, load_config, reload_config
+from proxy.config.model import Config, ConfigError, ConfigFiles, load_config
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
@@ -456,11 +456,20 @@ def main() -> None:
     link = ParentLink(int(sys.argv[2]), spec.index)
     file = None if spec.file is None else Path(spec.file)
 
-    def read(load: Callable[..., Config] = load_config) -> Config:
-        return as_process(load(file, spec.flags, dict(os.environ)), spec.index, spec.ports)
+    files = ConfigFiles(file, spec.flags, dict(os.environ))
+
+    def read() -> Config:
+        return as_process(files.read(), spec.index, spec.ports)
+
+    def reread() -> Config:
+        try:
+            return as_process(files.reread(), spec.index, spec.ports)
+        except ConfigError as error:
+            usable = error.usable and as_process(error.usable, spec.index, spec.ports)
+            raise ConfigError(error.problems, usable=usable) from None
 
     try:
-        run(ConfigSource(file, read, spec.members, lambda: read(reload_config)), link)
+        run(ConfigSource(file, read, spec.members, reread), link)
     except ConfigError as error:
         sys.exit("\n".join(f"sluice: {problem}" for problem in error.problems))
     except StartError as error:

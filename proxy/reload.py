@@ -1,9 +1,10 @@
 """Reload the configuration and its files while the proxy runs.
 
-A reload changes `limits`, `blocks` and the subscribe rate of `admission`, either all three or none. It also takes the
-content of the files that `admin_access`, `admin_forward`, `authentication`, `tls` and `broker_tls` name. The files of
-each key are taken independently, and before the configuration is read: one mistake keeps no certificate from being
-renewed. All other keys whose values differ from those at the start are reported as needing a restart.
+A reload changes `limits`, `blocks` and the subscribe rate of `admission`, either all three or none; of a folder, those
+of the files that can be used. It also takes the content of the files that `admin_access`, `admin_forward`,
+`authentication`, `tls` and `broker_tls` name. The files of each key are taken independently, and before the
+configuration is read: one mistake keeps no certificate from being renewed. All other keys whose values differ from
+those at the start are reported as needing a restart.
 
 `changes_of` notices that files change: rewritten, replaced, or (Kubernetes) at the end of a symlink that is swapped.
 The process sleeps until the kernel reports a change: polling would be most of an idle proxy's work. Where there is no
@@ -63,6 +64,7 @@ class Outcome:
 class _Ready:
     config: Config
     take: Callable[[Principal], Awaitable[bool]]
+    problems: tuple[str, ...] = ()
 
 
 _NEEDS_RESTART = "a changed value needs a restart to take effect"
@@ -75,7 +77,7 @@ class Reloader:
 
     Args:
         config: The configuration that the process started with.
-        read: Reads the new configuration; runs in a thread. Raises ConfigError.
+        read: Reads the new configuration; runs in a thread. Raises ConfigError, perhaps with what is `usable` of it.
         files: Read the other files, also in a thread.
         prepare: Prepares the new configuration, in the thread that has read it. Returns the function that puts it in
             force, which is called with the principal and returns whether anything changes. It raises StoreError if
@@ -127,7 +129,7 @@ class Reloader:
             with warnings_heard() as warnings:
                 of_files = await self._take_files()
                 try:
-                    has_changed = await self._take(who or Principal(cause, ""))
+                    has_changed, of_config = await self._take(who or Principal(cause, ""))
                 except Exception as error:  # noqa: BLE001 - the caller gets it as a problem, and the next reload must not wait for ever
                     of_config = _problems(error)
             self._count(CONFIG, of_config)
@@ -163,20 +165,30 @@ class Reloader:
         if not problems:
             self._counters.reload_success_at[key] = int(time.time())
 
-    async def _take(self, who: Principal) -> bool:
+    async def _take(self, who: Principal) -> tuple[bool, tuple[str, ...]]:
+        """Put the configuration in force, of a folder the files that can be used; return the problems of the others."""
         ready = await asyncio.to_thread(self._read_and_prepare)
-        has_changed = await ready.take(who)
+        try:
+            has_changed = await ready.take(who)
+        except Exception as error:  # noqa: BLE001 - as in `reload`; the files have problems besides
+            return False, (*ready.problems, *_problems(error))
         self.config = ready.config
-        return has_changed
+        return has_changed, ready.problems
 
     def _read_and_prepare(self) -> _Ready:
         with paused_collector():
-            config = self._read()
+            problems: tuple[str, ...] = ()
+            try:
+                config = self._read()
+            except ConfigError as error:
+                if error.usable is None:
+                    raise
+                config, problems = error.usable, tuple(error.problems)
             take = self._prepare(config)
             limits, config = config.limits, config.model_copy(update={"limits": Limits()})
             for section in vars(limits).values():
                 let_go(section)  # before it is searched for garbage
-            return _Ready(config, take)
+            return _Ready(config, take, problems)
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
         keys = sorted(set(type(config).model_fields) - LIVE)

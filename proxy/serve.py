@@ -85,7 +85,7 @@ class ConfigSource:
         file: The file in it, if there is one.
         read: Reads it. Raises ConfigError.
         members: The number of members of the fleet, if its members are the processes of one parent; else 0.
-        reread: Reads it while it is in force, see `reload_config`; None: as `read` does.
+        reread: Reads it while it is in force, see `ConfigFiles.reread`; None: as `read` does.
     """
 
     file: Path | None

@@ -1,6 +1,5 @@
 """`sluice serve` and `sluice check`; their imports happen when they run."""
 
-import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -78,7 +77,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
 
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
-    from proxy.config.model import ConfigError, load_config, reload_config
+    from proxy.config.model import ConfigError, ConfigFiles
     from proxy.processes import run_processes
     from proxy.serve import ConfigSource, StartError, run, successor_of
 
@@ -89,14 +88,13 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
         "access_log": None if access_log is None else str(access_log),
         "processes": processes,
     }
-    given = config, flags, dict(os.environ)
-    read = functools.partial(load_config, *given)
+    files = ConfigFiles(config, flags, dict(os.environ))
     try:
-        loaded = read()
+        loaded = files.read()
         if loaded.processes > 1 and not takeover:
             run_processes(config, flags, loaded)
         else:
-            source = ConfigSource(config, read, reread=functools.partial(reload_config, *given))
+            source = ConfigSource(config, files.read, reread=files.reread)
             run(source, successor=successor_of(loaded) if takeover else None)
     except ConfigError as error:
         _fail(error.problems)

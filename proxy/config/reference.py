@@ -352,8 +352,16 @@ hidden files are passed over. They are merged by key: one file may have the plan
 tenants. A key that two files set is an error that names both, with lines: there is no file that wins over another. A
 list, as `blocks`, is one value, and so is in one file. A file without any key is an error.
 
-A file that changes, comes or goes is noticed as a change of the configuration. A reload takes all files or none: with
-a mistake in one of them all limits stay as before, and the log names file, line and key. There are at most 1,000 files.
+A file that changes, comes or goes is noticed as a change of the configuration. A reload takes each file for itself:
+
+- A file with a mistake keeps its values of before, and all other files are taken. A new file with a mistake is left
+  out. The log and the answer of `POST /sluice/reload` name file, line and key, and the files that stay as they were.
+- Of two files that set one key, the changed ones stay as they were, and both are named.
+- A change after which another file is wrong, as of a plan that is gone, is not taken. The mistake names that other file,
+  and the last line the changed one.
+- A mistake in no file (a flag, a variable) keeps all as it was. A start takes all files, or ends.
+
+There are at most 1,000 files.
 
 ## The environment
 

@@ -126,6 +126,16 @@ class Sources:
                 return names[0] if len(names) == 1 else self._file
         return self._file
 
+    def files_of(self, key: Sequence[object]) -> frozenset[str]:
+        """Return the files with a key, or with the nearest section around it; none if it was given elsewhere."""
+        if self.is_given_over(key):
+            return frozenset()
+        for length in range(len(key), 0, -1):
+            names = frozenset(part.name for part in self._parts if part.has(key[:length]))
+            if names:
+                return names
+        return frozenset()
+
     def of(self, key: Sequence[object]) -> str:
         """Return the source of a key's value; of a section, all sources that gave something in it."""
         for length in range(len(key), 0, -1):

@@ -24,7 +24,7 @@ from limiter.policies import Value
 from limiter.restart import FirstBalances
 from limiter.token_bucket import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
-from proxy.config.model import Config, load_config, reload_config
+from proxy.config.model import Config, ConfigFiles, load_config
 from proxy.identity.authenticator import ClientAuthenticator
 from proxy.identity.evidence import Identity
 from proxy.limit_state import LimitState
@@ -330,7 +330,8 @@ async def test_an_emptied_file_is_refused_at_reload(tmp_path: Path, content: str
     file = tmp_path / "sluice.yaml"
     file.write_text("limits: {tenants: {acme: {publish: {messages: 5}}}}\n")
     flags = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
-    proxy = Proxy(ConfigSource(file, lambda: load_config(file, flags), reread=lambda: reload_config(file, flags)))
+    files = ConfigFiles(file, flags)
+    proxy = Proxy(ConfigSource(file, files.read, reread=files.reread))
     await proxy.start()
     file.write_text(content)
     outcome = await proxy.reloader.reload("file changed")
@@ -473,6 +474,34 @@ def test_proxy_starts_with_a_key_that_it_cannot_use(tmp_path: Path) -> None:
     assert [(line["key"], "(kid 'idp-2'): alg 'PS256'" in line["reason"]) for line in passed_over] == [
         ("authentication.token.jwks", True)
     ]
+
+
+async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 5}}}}\n")
+    (folder / "b.yaml").write_text("limits: {tenants: {other: {publish: {messages: 5}}}}\n")
+    files = ConfigFiles(folder, {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
+    proxy = Proxy(ConfigSource(folder, files.read, reread=files.reread))
+    await proxy.start()
+
+    def tokens() -> dict[str, int]:
+        values = proxy.service.file.values.items()
+        return {name: value.limit.messages.tokens for (_, _, name), value in values if value.limit.messages}
+
+    (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6, colour: red}}}}\n")
+    (folder / "b.yaml").write_text("limits: {tenants: {other: {publish: {messages: 7}}}}\n")
+    outcome = await proxy.reloader.reload("file changed")
+    partly, states = tokens(), [state.cause for state in proxy.reloader.degraded()]
+    (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6}}}}\n")
+    whole = await proxy.reloader.reload("file changed")
+    await proxy.stop()
+    assert [problem.split(": ")[:2] for problem in outcome.problems] == [
+        [f"{folder}/a.yaml:1", "limits.tenants.acme.publish.colour"],
+        [f"{folder}/a.yaml", "the content of before holds"],
+    ]
+    assert (partly, states) == ({"acme": 5, "other": 7}, ["reload_refused"])
+    assert (whole.problems, tokens()) == ((), {"acme": 6, "other": 7})
 
 
 async def test_broken_key_set_keeps_no_certificate_and_no_limit_back(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from proxy.config.model import ConfigError, load, load_config, reload_config, usable_part
+from proxy.config.model import Config, ConfigError, ConfigFiles, load, load_config, usable_part
 from proxy.config.showing import shown
 from proxy.reload import changes_of, fingerprints
 from sluice.cli import app
@@ -78,7 +78,100 @@ def test_folder_with_a_file_that_cannot_be_used_is_refused(tmp_path: Path, files
     folder = written(tmp_path, files)
     assert problem in problems_of(folder)[0]
     with pytest.raises(ConfigError):
-        reload_config(folder, {})
+        ConfigFiles(folder, {}).reread()
+
+
+def partly(files: ConfigFiles, folder: Path) -> tuple[Config | None, list[str]]:
+    with pytest.raises(ConfigError) as caught:
+        files.reread()
+    return caught.value.usable, [problem.replace(f"{folder}/", "") for problem in caught.value.problems]
+
+
+def messages(config: Config | None) -> dict[str, int | None]:
+    assert config is not None
+    sections = config.limits.tenants.items()
+    return {name: section.publish.messages[0] if section.publish else None for name, section in sections}
+
+
+def tenant(name: str, messages: int | str) -> str:
+    return f"limits:\n  tenants:\n    {name}: {{publish: {{messages: {messages}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (tenant("acme", "x"), "a.yaml:3: limits.tenants.acme.publish.messages: 'x'"),
+        ("limits: [", "a.yaml:2:1: is not YAML"),
+        ("\xff", "a.yaml: "),
+        ("", "a.yaml: has no keys"),
+        ("limits:\n  tenants:\n    acme: gold\n", "a.yaml:3: limits.tenants.acme.plan: 'gold' is no plan"),
+        (tenant("other", 9), "b.yaml:3: limits.tenants.other.publish.messages: is set in a.yaml:3 as well"),
+    ],
+)
+def test_bad_file_keeps_its_values_and_holds_back_no_other(tmp_path: Path, bad: str, problem: str) -> None:
+    folder = written(
+        tmp_path, {"a.yaml": tenant("acme", 5), "b.yaml": tenant("other", 5), "c.yaml": tenant("third", 5)}
+    )
+    files = ConfigFiles(folder, {})
+    files.read()
+    written(folder, {"a.yaml": bad, "c.yaml": tenant("third", 6), "d.yaml": tenant("fourth", 1)})
+    config, problems = partly(files, folder)
+    assert messages(config) == {"acme": 5, "other": 5, "third": 6, "fourth": 1}
+    assert problems[0].startswith(problem)
+    assert problems[-1] == "a.yaml: the content of before holds"
+    (folder / "c.yaml").unlink()
+    assert messages(partly(files, folder)[0]) == {"acme": 5, "other": 5, "fourth": 1}
+    written(folder, {"a.yaml": tenant("acme", 7)})
+    assert messages(files.reread()) == {"acme": 7, "other": 5, "fourth": 1}
+
+
+def test_new_file_with_a_mistake_is_left_out(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a.yaml": tenant("acme", 5)})
+    files = ConfigFiles(folder, {})
+    files.read()
+    written(folder, {"a.yaml": tenant("acme", 6), "b.yaml": tenant("other", "x")})
+    config, problems = partly(files, folder)
+    assert messages(config) == {"acme": 6}
+    assert problems[-1] == "b.yaml: left out, as there is no content of before"
+
+
+@pytest.mark.parametrize("base", [BASE.replace("free", "paid"), None])
+def test_change_that_breaks_another_file_is_not_taken(tmp_path: Path, base: str | None) -> None:
+    folder = written(tmp_path, {"a.yaml": BASE, "b.yaml": TENANTS, "c.yaml": tenant("third", 5)})
+    files = ConfigFiles(folder, {})
+    files.read()
+    written(folder, {"c.yaml": tenant("third", 6)})
+    if base is None:
+        (folder / "a.yaml").unlink()
+    else:
+        written(folder, {"a.yaml": base})
+    config, problems = partly(files, folder)
+    assert messages(config) == {"acme": None, "third": 6}
+    assert problems[0].startswith("b.yaml:3: limits.tenants.acme.plan: 'free' is no plan")
+    assert problems[-1] == "a.yaml: the content of before holds"
+
+
+def test_files_that_contradict_each_other_are_both_named(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a.yaml": tenant("acme", 5), "b.yaml": tenant("other", 5)})
+    files = ConfigFiles(folder, {})
+    files.read()
+    written(folder, {"a.yaml": tenant("both", 6), "b.yaml": tenant("both", 7), "c.yaml": tenant("third", 1)})
+    config, problems = partly(files, folder)
+    assert messages(config) == {"acme": 5, "other": 5, "third": 1}
+    assert problems == [
+        "b.yaml:3: limits.tenants.both.publish.messages: is set in a.yaml:3 as well; keep it in one of the files",
+        "a.yaml, b.yaml: the content of before holds",
+    ]
+
+
+def test_mistake_outside_the_files_keeps_all_as_it_was(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a.yaml": tenant("acme", 5)})
+    environment: dict[str, str] = {}
+    files = ConfigFiles(folder, {}, environment)
+    files.read()
+    environment["SLUICE_LISTEN"] = "nowhere:x"
+    written(folder, {"a.yaml": tenant("acme", 6)})
+    assert partly(files, folder)[0] is None
 
 
 def test_check_takes_a_folder(tmp_path: Path) -> None:
