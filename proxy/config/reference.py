@@ -357,8 +357,8 @@ A file that changes, comes or goes is noticed as a change of the configuration. 
 - A file with a mistake keeps its values of before, and all other files are taken. A new file with a mistake is left
   out. The log and the answer of `POST /sluice/reload` name file, line and key, and the files that stay as they were.
 - Of two files that set one key, the changed ones stay as they were, and both are named.
-- A change after which another file is wrong, as of a plan that is gone, is not taken. The mistake names that other file,
-  and the last line the changed one.
+- A change after which another file is wrong, as of a plan that is gone, is not taken. The mistake names that other
+  file, and the last line the changed one.
 - A mistake in no file (a flag, a variable) keeps all as it was. A start takes all files, or ends.
 
 There are at most 1,000 files.
