@@ -160,9 +160,8 @@ def test_a_debt_moves_with_its_topic(
     cluster: PulsarCluster, sluice_proxy: SluiceProcess, client: pulsar.Client, direct_client: pulsar.Client
 ) -> None:
     before = cluster.owner_of(IN_DEBT)
-    sender = open_sender(
-        client, IN_DEBT, "p", send_timeout_millis=0, batching_enabled=True, batching_max_messages=BATCH
-    )
+    one_batch = {"batching_enabled": True, "batching_max_messages": BATCH, "batching_max_publish_delay_ms": 1000}
+    sender = open_sender(client, IN_DEBT, "p", send_timeout_millis=0, **one_batch)
     begun = time.time()
     sender.send_all([payload("p", index) for index in range(BATCH)])
     sender.send_async(payload("p", BATCH))
