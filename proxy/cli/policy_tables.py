@@ -142,7 +142,9 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
             rows += [("from", _words_held(change)), ("to", _body(change["after"], "taken back"))]
         else:
             rows.append(("did", change["after"] or ""))
-        table = Table.grid(Column(width=6), Column(overflow="fold"), padding=(0, 1, 0, 0), pad_edge=True)
+        table = Table.grid(
+            Column(width=6), Column(overflow="fold", ratio=1), padding=(0, 1, 0, 0), pad_edge=True, expand=True
+        )
         table.title, table.title_justify, table.title_style = Text(printable(f"{when}  {what}")), "left", "bold"
         for row in rows:
             table.add_row(*_plain(*row))
