@@ -192,3 +192,14 @@ def test_limits_that_are_near_or_hardly_used_are_next_steps():
         "Watch 1 limit near the limit without a wait: near.",
         "1 limit never had more than 20 % in use: lower ones would do.",
     ]
+
+
+def test_tenant_that_publishes_and_consumes_is_one():
+    short = {"delay_max_ms": 900.0, "throttled_s": 1.0, "first": BEGIN, "last": END}
+    rows = [impact_fact(**short, direction=way, tenant="acme") for way in ("publish", "dispatch")]
+    assert "<summary>1 tenant with shorter waits</summary>" in render(report_on(impacts=rows))
+
+
+def test_half_without_a_wait_is_at_once():
+    half = {**LATE, "hist": [*[0] * 60, 40]}
+    assert "half at once, 99 % under 32.8 s" in render(report_on(impacts=hurt(half)))
