@@ -122,11 +122,15 @@ def _text(path: Path) -> bytes:
 
 
 def _parsed(path: Path, text: bytes) -> tuple[Any, tuple[YamlProblem, ...]]:
-    """Return the content, and the mistakes that are each of one holder; without keys and values: those are secrets."""
+    """Return the content, and the mistakes that are each of one holder; without keys and values: those are secrets.
+
+    Raises:
+        ConfigError: If the mistakes are not each of one holder.
+    """
     try:
         return parse_yaml(text), ()
     except YamlError as error:
-        if error.is_of_syntax or not all(each.key and each.key[0] for each in error.problems):
+        if not error.is_within_its_keys:  # a holder that has lost its `tenants` would be an operator
             raise _refused(path, *(f"{each.line}: {each.text}" for each in error.problems)) from None
         return error.values, error.problems
 

@@ -451,7 +451,11 @@ class ConfigFiles:
 
     def _partly(self, error: ConfigError) -> ConfigError:
         """Return the error with what is usable: changed files with mistakes as they were, new ones left out."""
-        changed = self._changed()
+        assert self._path is not None, "a folder was read"
+        now = {each: file.text for each, file in _Folder(self._path).files.items()}
+        if not now:  # it was emptied, or is not mounted
+            return error
+        changed = frozenset(each for each in {*now, *self._good} if now.get(each) != self._good.get(each))
         problems, instead = list(error.problems), dict[Path, str | None]()
         while True:
             wrong = {each for each in changed if str(each) in error.files} - instead.keys()
@@ -482,12 +486,6 @@ class ConfigFiles:
         kept = [f"{stay}: the content of before holds"] if stay else []
         left = [f"{out}: left out, as there is no content of before"] if out else []
         return ConfigError([*problems, *kept, *left], usable=loaded.config)
-
-    def _changed(self) -> frozenset[Path]:
-        """Return the files of the folder that differ from those that were last read without mistakes."""
-        assert self._path is not None, "a folder was read"
-        texts = {each: file.text for each, file in _Folder(self._path).files.items()}
-        return frozenset(each for each in {*texts, *self._good} if texts.get(each) != self._good.get(each))
 
 
 def load(

@@ -359,7 +359,8 @@ A file that changes, comes or goes is noticed as a change of the configuration. 
 - Of two files that set one key, the changed ones stay as they were, and both are named.
 - A change after which another file is wrong, as of a plan that is gone, is not taken. The mistake names that other
   file, and the last line the changed one.
-- A mistake in no file (a flag, a variable) keeps all as it was. A start takes all files, or ends.
+- A mistake in no file (a flag, a variable), and a folder without any file (emptied, or not mounted), keep all as it
+  was. A start takes all files, or ends.
 
 There are at most 1,000 files.
 

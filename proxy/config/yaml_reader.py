@@ -31,6 +31,8 @@ class YamlProblem:
         value: The scalar at the mistake, if there is one.
         is_of_syntax: Whether the reading ended here.
         is_twice: Whether it is a key that is there already. The first one is read, and has its own mistakes.
+        is_shared: Whether other places may have the value as well, by an anchor or `<<`; they have no mistake of their
+            own.
     """
 
     line: int
@@ -40,6 +42,7 @@ class YamlProblem:
     value: str | None = None
     is_of_syntax: bool = False
     is_twice: bool = False
+    is_shared: bool = False
 
 
 class YamlError(Exception):
@@ -59,6 +62,13 @@ class YamlError(Exception):
     def is_of_syntax(self) -> bool:
         """True if the text is no YAML."""
         return any(problem.is_of_syntax for problem in self.problems)
+
+    @property
+    def is_within_its_keys(self) -> bool:
+        """True if each mistake lies within its own top key, and `values` has all others as they are written."""
+        if self.is_of_syntax or len(self.problems) >= _MOST_PROBLEMS:
+            return False
+        return all(each.key and each.key[0] and not each.is_shared for each in self.problems)
 
 
 _LEFT_OUT: Any = object()
@@ -147,6 +157,8 @@ class _Reader:
         self._wanted = wanted
         self._path: list[str] = []
         self._anchored: dict[str, Any] = {}
+        self._anchors = 0
+        """Anchors around the present place."""
 
     def document(self, following: Any) -> Any:
         """Return the only document of the stream; None if there is none, or if it is empty."""
@@ -174,8 +186,11 @@ class _Reader:
                 self._note(f"*{event.anchor} stands for nothing above it; put it in quotes if it is text", event)
                 return _LEFT_OUT
             return self._anchored[event.anchor]
+        is_anchored = event.anchor is not None
+        self._anchors += is_anchored
         value = self._scalar(event) if type(event) is _SCALAR else self._container(event)
-        if event.anchor is not None:
+        self._anchors -= is_anchored
+        if is_anchored:
             self._anchored[event.anchor] = value
         return value
 
@@ -269,8 +284,10 @@ class _Reader:
     def _note(self, text: str, event: Any, value: str | None = None) -> None:
         mark = event.start_mark
         if len(self.problems) < _MOST_PROBLEMS:
+            place = mark.line + 1, mark.column + 1
+            is_shared = self._anchors > 0 or "<<" in self._path
             self.problems.append(
-                YamlProblem(mark.line + 1, mark.column + 1, text, tuple(self._path), value, is_twice=text is _TWICE)
+                YamlProblem(*place, text, tuple(self._path), value, is_twice=text is _TWICE, is_shared=is_shared)
             )
 
 

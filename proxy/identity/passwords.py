@@ -57,7 +57,9 @@ class PasswordFileError(Exception):
 
 
 def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _: None) -> dict[str, str]:
-    """Return the hashes by user; lines that cannot be used are passed over. Of two lines of a user the first holds.
+    """Return the hashes by user; lines that cannot be used are passed over.
+
+    Of two lines of a user the first holds, even if it cannot be used: it may lock the user out.
 
     Args:
         content: The file's content.
@@ -67,13 +69,15 @@ def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _:
         PasswordFileError: If no line can be used, or too many can.
     """
     users: dict[str, str] = {}
+    listed = set[str]()
     unusable: list[str] = []
     for at, line in enumerate(map(bytes.strip, content.removeprefix(BOM_UTF8).splitlines()), 1):
         if not line or line.startswith(b"#"):
             continue
         try:
             user, _, hashed = line.decode().partition(":")
-            problem = _problem(user, hashed, users)
+            problem = "this user is listed twice; leave one out" if user in listed else _problem(user, hashed)
+            listed.add(user)
         except UnicodeDecodeError:
             problem = "is not text in UTF-8"
         if problem:
@@ -89,11 +93,9 @@ def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _:
     return users
 
 
-def _problem(user: str, hashed: str, users: Mapping[str, str]) -> str | None:
+def _problem(user: str, hashed: str) -> str | None:
     if not is_principal(user):
         return "write USER:HASH, the user in one line of 1 to 256 characters"
-    if user in users:
-        return "this user is listed twice; leave one out"
     handler = _handler(hashed)
     if handler is None:
         return "the hash is of no kind that is served: `htpasswd -B` (bcrypt), `-m` (apr1), `-s`, `-2`, `-5` make them"

@@ -107,6 +107,24 @@ def test_what_is_wrong_is_told_with_the_holder_and_the_remedy(path: Path, conten
     assert told.startswith(problem)
 
 
+_ACME = "access: write, token: another-23456789"
+
+
+@pytest.mark.parametrize(
+    "holders",
+    [
+        f"bad: {{access: read, token: x, tenants: &their ~}}\nacme: {{{_ACME}, tenants: *their}}",
+        f"bad: &bad {{access: read, tenants: }}\nacme: {{<<: *bad, {_ACME}}}",
+        f"<<: {{acme: {{{_ACME}, tenants: }}}}",
+        "\n".join(f"bad{number}:" for number in range(100)) + f"\nacme: {{{_ACME}, tenants: }}",
+    ],
+    ids=["alias", "merge", "merge-of-holders", "many"],
+)
+def test_holder_that_loses_its_tenants_is_no_operator(path: Path, holders: str) -> None:
+    ops = yaml.safe_dump({"ops": TWO["ops"]})
+    assert problems(path, f"{ops}{holders}\n")
+
+
 @pytest.mark.parametrize(
     ("holders", "reasons"),
     [

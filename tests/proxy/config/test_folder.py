@@ -174,6 +174,20 @@ def test_mistake_outside_the_files_keeps_all_as_it_was(tmp_path: Path) -> None:
     assert partly(files, folder)[0] is None
 
 
+def test_folder_that_was_emptied_keeps_all_as_it_was(tmp_path: Path) -> None:
+    folder = written(tmp_path, {"a.yaml": "listen: 127.0.0.1:7000\n", "b.yaml": tenant("acme", 5)})
+    files = ConfigFiles(folder, {})
+    files.read()
+    for each in ("a.yaml", "b.yaml"):
+        (folder / each).unlink()
+    config, problems = partly(files, folder)
+    assert config is None
+    assert len(problems) == 1
+    assert problems[0].endswith("it is a directory that has no file NAME.yaml")
+    written(folder, {"b.yaml": tenant("acme", 6)})
+    assert messages(files.reread()) == {"acme": 6}
+
+
 def test_check_takes_a_folder(tmp_path: Path) -> None:
     folder = written(tmp_path, {"a.yaml": BASE, "b.yaml": TENANTS})
     result = CliRunner().invoke(app, ["check", "--config", str(folder), "--values-only"])

@@ -85,8 +85,11 @@ def test_unusable_line_is_passed_over_alone(line: bytes, reason: str) -> None:
     assert text.startswith(reason)
 
 
-def test_user_whose_first_line_is_unusable_has_the_second() -> None:
-    assert read_htpasswd(f"alice:plain\nalice:{HASHES['sha1']}".encode()) == {"alice": HASHES["sha1"]}
+def test_user_whose_first_line_is_unusable_has_no_password() -> None:
+    sha1, reasons = HASHES["sha1"], list[str]()
+    users = read_htpasswd(f"alice:!locked\nalice:{sha1}\nbob:{sha1}".encode(), reasons.append)
+    assert users == {"bob": sha1}
+    assert [reason[:29] for reason in reasons] == ["line 1: the hash is of no kin", "line 2: this user is listed t"]
 
 
 class Pending:
