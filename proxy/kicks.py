@@ -13,6 +13,7 @@ from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Protocol
 
 from limiter.limiter import StreamName
+from protocol.topic_name import parse_topic
 from proxy.blocking.blocklist import Blockable
 from proxy.observe.connection import Connection
 
@@ -61,7 +62,9 @@ class Kick:
             return False
         if self.tenants is not None and name.tenant not in self.tenants:
             return False
-        return not self.topic or name.topic == self.topic or name.topic.startswith(f"{self.topic}-partition-")
+        if not self.topic or name.topic == self.topic:
+            return True
+        return name.topic.startswith(f"{self.topic}-partition-") and parse_topic(name.topic).partitioned == self.topic
 
     def __str__(self) -> str:
         words = {"tenant": self.tenant, "topic": self.topic, "role": self.role, "address": self.network}
@@ -93,7 +96,10 @@ class Kickable(Blockable, Protocol):
     """A session, as kicks and blocks see it."""
 
     def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
-        """End what the kick means, one stream or the session in each step, and count it in `effect`."""
+        """End what the kick means, one stream or the session in each step, and count it in `effect`.
+
+        A step without an end looks at a few streams.
+        """
 
 
 def kicking(sessions: Collection[Kickable], kick: Kick, effect: KickEffect) -> Iterator[None]:

@@ -262,14 +262,16 @@ def blocks(*, admin: AdminOptions, json: Json = False) -> None:
     Console().print(table if table.row_count else "nothing is blocked")
 
 
-OneTenant = Annotated[str, typer.Option("--tenant", metavar="TENANT", help="Its producers and consumers.")]
-OneTopic = Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Its producers and consumers.")]
-OneRole = Annotated[str, typer.Option("--role", metavar="ROLE", help="Connections of clients with this role.")]
+OneTenant = Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="Its producers and consumers.")]
+OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Its producers and consumers.")]
+OneRole = Annotated[str | None, typer.Option("--role", metavar="ROLE", help="Connections of clients with this role.")]
 OneAddress = Annotated[
-    str, typer.Option("--address", metavar="ADDRESS", help="Connections from this address or range, as 192.0.2.0/24.")
+    str | None,
+    typer.Option("--address", metavar="ADDRESS", help="Connections from this address or range, as 192.0.2.0/24."),
 ]
 OneConnection = Annotated[
-    str, typer.Option("--connection", metavar="ID", help="The connection with this `connection_id` of the streams.")
+    str | None,
+    typer.Option("--connection", metavar="ID", help="The connection with this `connection_id` of the streams."),
 ]
 DryKick = Annotated[bool, typer.Option("--dry-run", help="Only count what would end.")]
 
@@ -278,11 +280,11 @@ DryKick = Annotated[bool, typer.Option("--dry-run", help="Only count what would 
 def kick(  # noqa: PLR0913 - one for each option
     *,
     admin: AdminOptions,
-    tenant: OneTenant = "",
-    topic: OneTopic = "",
-    role: OneRole = "",
-    address: OneAddress = "",
-    connection: OneConnection = "",
+    tenant: OneTenant = None,
+    topic: OneTopic = None,
+    role: OneRole = None,
+    address: OneAddress = None,
+    connection: OneConnection = None,
     dry_run: DryKick = False,
     json: Json = False,
 ) -> None:
@@ -291,7 +293,7 @@ def kick(  # noqa: PLR0913 - one for each option
     Of several options all must fit. With a tenant or a topic, producers and consumers end, else whole connections.
     """
     words = {"tenant": tenant, "topic": topic, "role": role, "address": address, "connection": connection}
-    query = {word: value for word, value in words.items() if value} | {"dry_run": "1" if dry_run else "0"}
+    query = {word: value for word, value in words.items() if value is not None} | {"dry_run": "1" if dry_run else "0"}
     answer = _prompt_link(admin).call("POST", "/sluice/kick", query=query)
     if json:
         print_json(answer)

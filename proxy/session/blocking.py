@@ -27,6 +27,8 @@ from proxy.kicks import Kick, KickEffect
 from proxy.refusals import RefusedError, metadata_refused, request_refused
 from proxy.session.streams import Streams, close_frame
 
+_LOOKED_AT = 20
+"""Streams that are looked at in one unit of work."""
 _NAME: dict[Kind, Callable[[StreamName], str]] = {
     Kind.PRODUCER: lambda name: name.producer_name,
     Kind.CONSUMER: lambda name: name.consumer_name,
@@ -90,8 +92,8 @@ class SessionBlocks:
 
         Streams that the broker has not accepted yet are checked when it does.
         """
-        for stream in [stream for stream in self._streams.accepted() if _may_mean(rule.key, stream.name)]:
-            if stream.is_open and self._of_stream(stream.name) is not None:
+        for stream in self._chosen(lambda name: _may_mean(rule.key, name)):
+            if stream is not None and self._of_stream(stream.name) is not None:
                 ended.streams += 1
                 self._note_end(stream, rule)
                 self._expel(stream)
@@ -99,12 +101,20 @@ class SessionBlocks:
 
     def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
         """End the streams that an operator kicks, one in each step; they may be opened again at once."""
-        for stream in [stream for stream in self._streams.accepted() if kick.means_stream(stream.name)]:
-            if stream.is_open:
+        for stream in self._chosen(kick.means_stream):
+            if stream is not None:
                 effect.streams += 1
                 if not kick.is_dry:
                     self._expel(stream)
             yield
+
+    def _chosen(self, means: Callable[[StreamName], bool]) -> Iterator[Stream | None]:
+        """Yield the open streams that are meant, and None after each few others: there may be thousands."""
+        for number, stream in enumerate(self._streams.accepted(), 1):
+            if stream.is_open and means(stream.name):
+                yield stream
+            elif number % _LOOKED_AT == 0:
+                yield None
 
     def _expel(self, stream: Stream) -> None:
         """End an open stream at the broker and at the client."""

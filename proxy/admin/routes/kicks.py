@@ -21,7 +21,7 @@ _TENANT = Text(name="tenant", meaning="producers and consumers of its topics")
 _TOPIC = Text(name="topic", meaning="its producers and consumers; of a partitioned one, those of all partitions")
 _ROLE = Text(name="role", meaning="connections of clients with this role", pattern=ANY_TEXT)
 _ADDRESS = Text(name="address", meaning="connections from this address or range, as 10.1.2.3 or 10.1.0.0/16")
-_CONNECTION = Text(name="connection", meaning="the connection of this `connection_id`", longest=18, pattern="[0-9]*")
+_CONNECTION = Text(name="connection", meaning="the connection of this `connection_id`", longest=18, pattern="[0-9]+")
 _DRY_RUN = Either(name="dry_run", meaning="1 counts what would end, and ends nothing", words=("0", "1"))
 _CHOICE = (_TENANT, _TOPIC, _ROLE, _ADDRESS, _CONNECTION)
 
@@ -87,10 +87,13 @@ class KickRest:
 
 
 def _read(query: Query, author: Principal) -> Kick:
+    for key in _CHOICE:
+        if query.get(key.name) == "":  # a variable of a script that is not set must not widen the choice
+            raise ValueError(f"{key.name}: is empty; name one, or leave it out")
     tenant, topic, role, address, connection = (key.read(query) for key in _CHOICE)
     if not any((tenant, topic, role, address, connection)):
         raise ValueError("name what to kick: tenant, topic, role, address or connection")
-    if connection and not connection.isdecimal():
+    if connection and not (connection.isascii() and connection.isdecimal()):
         raise ValueError(f"connection: {connection[:50]!r} is no number; /sluice/streams has it as connection_id")
     return Kick(
         tenant,

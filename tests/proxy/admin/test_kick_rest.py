@@ -93,6 +93,9 @@ async def test_token_of_a_tenant_kicks_its_own_alone(admin: Admin) -> None:
         ("connection=x", "connection: 'x' is no number"),
         ("dry_run=2&role=a", "dry_run: '2' is neither 1 nor 0"),
         ("who=me", "who"),
+        ("tenant=&address=0.0.0.0/0", "tenant: is empty; name one, or leave it out"),
+        ("tenant=acme&role=", "role: is empty; name one, or leave it out"),
+        ("connection=%D9%A3", "is no number"),
     ],
 )
 async def test_kick_without_sense_is_refused_with_the_remedy(admin: Admin, query: str, reason: str) -> None:
@@ -108,5 +111,7 @@ async def test_command_shows_what_ends_and_what_would(make_admin) -> None:
     assert would.stdout == "would end: 1 connections, 2 producers and consumers\n"
     done = await sluice(admin, "kick", "--tenant", "acme")
     assert done.stdout.endswith("ended: 0 connections, 2 producers and consumers\n")
+    unset = await sluice(admin, "kick", "--tenant", "", "--address", "0.0.0.0/0")
+    assert (unset.exit_code, "tenant: is empty" in unset.stderr) == (1, True)
     refused = await sluice(admin, "kick")
     assert (refused.exit_code, "name what to kick" in refused.stderr) == (1, True)

@@ -7,7 +7,8 @@ import pytest
 from accesslog.record import ConnectionLine
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseConsumer
-from proxy.block_rules import read_network
+from proxy.block_rules import Key, Kind, Rule, read_network
+from proxy.blocking.blocklist import EndedByRule
 from proxy.kicks import Kick, KickEffect, kicking
 from tests.proxy.blocks import OWN, close_to_broker, close_to_client
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
@@ -150,3 +151,29 @@ def test_partitions_are_kicked_with_their_topic(world: World) -> None:
     client.heard()
     assert kick(world, topic=names[1]) == KickEffect(0, 1)
     assert kick(world, topic=TOPIC) == KickEffect(0, 1)
+
+
+@pytest.mark.parametrize("name", ["eu", "01", "1-partition-2", "-1"])
+def test_topic_named_like_a_partition_is_a_topic_of_its_own(world: World, name: str) -> None:
+    client, broker = world.pair()
+    client >> producer(1, f"{TOPIC}-partition-{name}")
+    broker.heard()
+    broker >> producer_success(1, name="p1")
+    client.heard()
+    assert kick(world, topic=TOPIC) == KickEffect()
+    assert kick(world, topic=f"{TOPIC}-partition-{name}") == KickEffect(0, 1)
+
+
+@pytest.mark.parametrize("is_kick", [True, False], ids=["kick", "block"])
+def test_streams_that_are_not_meant_are_looked_at_in_slices(world: World, *, is_kick: bool) -> None:
+    client, broker = world.pair()
+    client >> [producer(number, f"{TOPIC}-{number}") for number in range(200)]
+    broker.heard()
+    broker >> [producer_success(number, name=f"p{number}") for number in range(200)]
+    client.heard()
+    (session,) = world.engine.sessions
+    if is_kick:
+        units = session.kick(Kick(topic=TOPIC), KickEffect())
+    else:
+        units = session.rule_added(Rule(Key(Kind.TOPIC, f"{TOPIC}-x")), EndedByRule())
+    assert len(list(units)) == 10
