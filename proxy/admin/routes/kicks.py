@@ -11,14 +11,19 @@ from proxy.admin.handlers import ANY_TEXT, Either, Query, Text, asked, caller_of
 from proxy.admin.tenant_scope import KICK
 from proxy.block_rules import read_network
 from proxy.kicks import Kick, KickEffect, kicking
-from proxy.policies.keys import OPERATOR, ActionKind, Principal
+from proxy.policies.keys import LONGEST, OPERATOR, ActionKind, Principal
 from proxy.policies.service import PolicyService
 from proxy.policies.store import Action
 from proxy.session.engine import Engine
 from proxy.slices import Work
 
 _TENANT = Text(name="tenant", meaning="producers and consumers of its topics")
-_TOPIC = Text(name="topic", meaning="its producers and consumers; of a partitioned one, those of all partitions")
+_TOPIC = Text(
+    name="topic",
+    meaning="its producers and consumers; of a partitioned one, those of all partitions",
+    longest=LONGEST,
+    pattern=ANY_TEXT,
+)
 _ROLE = Text(name="role", meaning="connections of clients with this role", pattern=ANY_TEXT)
 _ADDRESS = Text(name="address", meaning="connections from this address or range, as 10.1.2.3 or 10.1.0.0/16")
 _CONNECTION = Text(name="connection", meaning="the connection of this `connection_id`", longest=18, pattern="[0-9]+")

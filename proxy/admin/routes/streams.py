@@ -341,7 +341,12 @@ _LOOKED_AT_ONCE, _SEARCHED_AT_ONCE, _SHOWN_AT_ONCE = 50, 10, 2
 _PIECE = 50
 """Streams that are sent in one go."""
 _HELD = Either(name="held", meaning="1 shows only streams of which something is held", words=("0", "1"))
-_TOPIC = Text(name="topic", meaning="only its streams; of a partitioned one, those of all partitions")
+_TOPIC = Text(
+    name="topic",
+    meaning="only its streams; of a partitioned one, those of all partitions",
+    longest=LONGEST,
+    pattern=ANY_TEXT,
+)
 _TENANT = Text(name="tenant", meaning="only streams of its topics")
 LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000, least=0)
 _ROLE = Text(name="role", meaning="only streams of clients with this role", pattern=ANY_TEXT)

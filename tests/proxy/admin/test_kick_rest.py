@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -81,6 +82,19 @@ async def test_token_of_a_tenant_kicks_its_own_alone(admin: Admin) -> None:
     assert (await admin.ask("POST", "/sluice/kick?tenant=other", **ACME))[0] == 403
     assert (await admin.ask("POST", "/sluice/kick?tenant=acme", **READER))[0] == 403
     assert len(client.kicks) == 4
+
+
+@pytest.mark.parametrize(
+    "local", ["\u202egnp.exe", "a\x1b[31m\n", "%2F", "t" * 4000], ids=["bidi", "controls", "percent", "long"]
+)
+async def test_topic_is_found_by_any_name_that_a_client_gave_it(admin: Admin, local: str) -> None:
+    client, topic = Client(), f"persistent://acme/shop/{local}"
+    admin.engine.sessions.add(client)
+    query = urlencode({"topic": topic})
+    assert (await admin.ask("POST", f"/sluice/kick?{query}", **ACME))[0] == 200
+    assert client.kicks[0].topic == topic
+    admin.engine.sessions.clear()
+    assert (await admin.ask("GET", f"/sluice/streams?{query}", **ACME))[0] == 200
 
 
 @pytest.mark.parametrize(
