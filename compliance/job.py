@@ -274,7 +274,7 @@ def verify(access_log: Path | None, out: Path) -> int:
     """Check that the log's files are those that a report was made from; returns the exit code, as `report`."""
     try:
         found = check(closed_files(access_log) if access_log else [], _sealed_list(access_log, out))
-    except (ReportError, msgspec.DecodeError) as error:
+    except ReportError as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}")
@@ -290,7 +290,10 @@ def _sealed_list(access_log: Path | None, out: Path) -> dict[str, str]:
     made, place = out / "report.json", out / LIST
     if not made.exists():
         raise ReportError(f"--out {out}: no report.json in it; give the folder of a report")
-    sealed = msgspec.json.decode(made.read_bytes(), type=_Sealed).log_sha256
+    try:
+        sealed = msgspec.json.decode(made.read_bytes(), type=_Sealed).log_sha256
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ReportError(f"{made}: is no report: {error}; make the report again") from None
     content = place.read_bytes() if place.exists() else b""
     if not sealed:
         raise ReportError(f"--out {out}: this report has no list of files, as it was made from --tables")

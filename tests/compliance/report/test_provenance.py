@@ -81,6 +81,16 @@ def test_report_without_a_list_says_so(reported):
     assert "this report has no list of files" in verify().stderr
 
 
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"log_sha256": 5}', b'{"log_sha256": "\xff"}'])
+def test_damaged_report_is_named_with_the_remedy(reported, content):
+    _, out, verify = reported
+    (out / "report.json").write_bytes(content)
+    ended = verify()
+    assert (ended.exit_code, ended.stdout) == (1, "")
+    assert f"{out / 'report.json'}: is no report" in ended.stderr.replace("\n", "")
+    assert "make the report again" in ended.stderr.replace("\n", " ")
+
+
 def test_files_are_read_once_and_kept_where_they_are_deleted(tmp_path):
     file = tmp_path / "a.jsonl"
     file.write_bytes(b"1")
