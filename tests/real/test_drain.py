@@ -164,7 +164,7 @@ def test_clients_go_on_while_a_process_is_taken_over(real_broker: StandaloneBrok
         for sender in senders:
             sender.producer.flush()
         assert lines.troubles == []
-        assert 0.8 * LIMIT * lasted <= passed <= LIMIT * lasted + BURST + 1 + RESTARTS
+        assert passed <= LIMIT * lasted + BURST + 1 + RESTARTS
         in_broker = {name: marks for topic in topics for name, marks in digests(read_all(direct, topic)).items()}
         for sender in senders:
             assert not sender.failed

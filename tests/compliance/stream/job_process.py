@@ -18,7 +18,7 @@ def start(out, *options):
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_until(is_time, driver, every_s=0.02):
+def wait_until(is_time, driver, every_s=0.002):
     wait_for(lambda: is_time() or driver.poll() is not None, LONGEST_S, pause_s=every_s)
     assert driver.poll() is None or is_time(), driver.communicate()
 

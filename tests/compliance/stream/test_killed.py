@@ -35,7 +35,7 @@ def test_every_line_is_there_after_java_was_killed_and_then_the_driver(spark, tm
         (said, troubles), code = killed_when(is_time, start(out, "--once", "--access-log", folder), victim=victim)
         assert code == (1 if victim == "java" else -signal.SIGKILL)
         if victim == "java":
-            assert (troubles.count("\n"), "run it again" in troubles) == (1, True)
+            assert (troubles.count("\n"), "run it again" in troubles) == (1, True), troubles
         assert said == ""
     job = Job(Source("files", str(folder)), Sink(), str(out))
     for _ in range(2):
