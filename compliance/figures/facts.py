@@ -126,7 +126,7 @@ class ImpactFacts(Struct, frozen=True, kw_only=True):
 
 
 class DemandFacts(LimitKey, frozen=True, kw_only=True):
-    """What clients offered to one limit in the fullest 30 s; of a shared limit to all members, without a `proxy_id`."""
+    """The demand at a limit: the offer of the fullest 30 s; of a shared limit to all members, without a `proxy_id`."""
 
     messages_per_s: float
     bytes_per_s: float

@@ -446,7 +446,7 @@ class ReportTables:
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
 
     def demanded(self, logs: Logs, limits: list[LimiterVerdict]) -> _Tables:
-        """What clients offered to limits that held or refused."""
+        """Return the demand at limits that held or refused."""
         if not limits:
             return {}
         owners = [(*_key(limit), "" if limit.is_shared else limit.proxy_id) for limit in limits]

@@ -77,7 +77,7 @@ class Impact(Struct, frozen=True, kw_only=True):
 
 
 class LimitImpact(Impact, frozen=True, kw_only=True):
-    """What one limit did to the clients of one tenant."""
+    """The impact of one limit on the clients of one tenant."""
 
     mode: str
     limit_messages: float | None

@@ -1,4 +1,4 @@
-"""What was in force before a change, whatever its source, for the audit log: as JSON, and in words.
+"""Values that were in force before a change, whatever their source, for the audit log: as JSON, and in words.
 
 A body of run time hides the file's value, a plan's, or that of a wider setting. The body before says nothing of these.
 """

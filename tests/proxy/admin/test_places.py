@@ -271,30 +271,37 @@ async def test_all_routes_with_large_answers_are_asked(make_admin) -> None:
     } - {"/metrics"}
 
 
+class SlowReaders:
+    """Clients that take nothing of an answer until `taken` is set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken = asyncio.Event()
+        self.count = 0
+        prepare = web.StreamResponse.prepare
+
+        async def stopped(response: web.StreamResponse, request: web.BaseRequest) -> Any:
+            self.count += 1
+            await self.taken.wait()
+            return await prepare(response, request)
+
+        monkeypatch.setattr(web.StreamResponse, "prepare", stopped)
+
+
 @pytest.mark.parametrize("path", _TAKEN_SLOWLY)
 async def test_slow_reader_of_any_route_keeps_no_turn(
     make_admin, tmp_path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
-    taken, reached = asyncio.Event(), 0
-    prepare = web.StreamResponse.prepare
-
-    async def stopped(response: web.StreamResponse, request: web.BaseRequest) -> Any:
-        nonlocal reached
-        reached += 1
-        await taken.wait()
-        return await prepare(response, request)
-
+    readers = SlowReaders(monkeypatch)
     monkeypatch.setattr("proxy.admin.handlers._PIECE", 8)
-    monkeypatch.setattr(web.StreamResponse, "prepare", stopped)
     (tmp_path / "tokens.yaml").write_text(TOKENS)
     admin: Admin = await make_admin(admin_access={"tokens": tmp_path / "tokens.yaml"})
     many = 2 * MOST_LARGE
     asked = [asyncio.ensure_future(admin.client.get(path, **bearer("operator-01234567"))) for _ in range(many)]
-    await until(lambda: reached == many)
+    await until(lambda: readers.count == many)
     assert admin.places._turns._running.total() == 0
     assert admin.places._under_way.total() == 0
     assert sum(len(each._answers) for each in admin.places._untaken.values()) == many
-    taken.set()
+    readers.taken.set()
     for answer in await asyncio.gather(*asked):
         assert (answer.status, bool(await answer.read())) == (200, True)
     await until(lambda: not any(each.size for each in admin.places._untaken.values()))
@@ -305,23 +312,14 @@ async def test_backups_that_are_taken_slowly_are_lost_beyond_their_bytes(
 ) -> None:
     monkeypatch.setattr("proxy.admin.places.MOST_UNTAKEN_FILES", 1)
     monkeypatch.setattr("proxy.admin.places.SLOW_S", 0.0)
-    taken, began = asyncio.Event(), 0
-    prepare = web.StreamResponse.prepare
-
-    async def stopped(response: web.StreamResponse, request: web.BaseRequest) -> Any:
-        nonlocal began
-        began += 1
-        await taken.wait()
-        return await prepare(response, request)
-
-    monkeypatch.setattr(web.StreamResponse, "prepare", stopped)
+    readers = SlowReaders(monkeypatch)
     admin: Admin = await make_admin()
     first = asyncio.ensure_future(admin.client.get("/sluice/backup"))
-    await until(lambda: began == 1)
+    await until(lambda: readers.count == 1)
     second = asyncio.ensure_future(admin.client.get("/sluice/backup"))
     with pytest.raises(aiohttp.ClientError):
         await first
-    taken.set()
+    readers.taken.set()
     answer = await second
     assert (answer.status, (await answer.read())[:6]) == (200, b"SQLite")
     assert admin.engine.counters.admin_refused["busy"] == 1
