@@ -100,7 +100,7 @@ class Demo:
 
     def _start_broker(self, processes: Processes) -> str:
         if self._plan.broker == "real":
-            self._say("starting a real Pulsar broker (the first time, its jars are fetched: 236 MB)")
+            self._say("starting a real Pulsar broker (the first time, 324 MB of jars and classes are made ready)")
             url = start_real(processes, self._plan.out, self._topics)
             self._note(f"warming it up for {WARM_UP_S} s (demo/warm-up.yaml says why)")
             warm_up(processes, self._plan.out, url)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from loadgen.real.jars import VERSION, RealPulsarError, available, cache_folder, is_filled, jars
-from loadgen.real.standalone import BrokerSettings, StandaloneBroker
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker, archive_classes
 
 
 def main() -> int:
@@ -46,6 +46,7 @@ def _serve(listen_file: Path, port: int) -> None:
     if not is_filled(cache_folder()):
         _say(f"fetching the jars of Pulsar {VERSION} into {cache_folder()} (once, 236 MB)")
         jars()
+    archive_classes()
     folder = Path(tempfile.mkdtemp(prefix="sluice-broker-"))
     try:
         with StandaloneBroker(folder, BrokerSettings(port=port)) as broker:

@@ -3,9 +3,10 @@
 Maven fills a cache folder once:
 
 $SLUICE_CACHE, else $XDG_CACHE_HOME/sluice, else ~/.cache/sluice
-├── pulsar-4.0.8/lib/*.jar        complete: the folder gets this name only then
-├── pulsar-4.0.8.filling/         a download under way, or the rest of a killed one
-└── pulsar-4.0.8.lock             held by the one process that fills
+├── pulsar-4.0.8/lib/*.jar             complete: the folder gets this name only then
+├── pulsar-4.0.8/classes-17.0.15.jsa   the classes of a broker as that Java maps them (`standalone.archive_classes`)
+├── pulsar-4.0.8.filling/              a download under way, or the rest of a killed one
+└── pulsar-4.0.8.lock                  held by the one process that fills
 """
 
 import fcntl
@@ -15,6 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 
@@ -93,7 +95,7 @@ def pom() -> str:
 
 
 OLDEST_JAVA = 17
-_JAVA_VERSION = re.compile(r'version "(\d+)')
+_JAVA_VERSION = re.compile(r'version "((\d+)[^"]*)"')
 _OPENED_PACKAGES = (
     "java.base/java.io",
     "java.base/java.util.zip",
@@ -111,7 +113,7 @@ def find_java() -> str | None:
     home = os.environ.get("JAVA_HOME", "")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
-    return java if java and _major_version(java) >= OLDEST_JAVA else None
+    return java if java and int(_version(java)[2]) >= OLDEST_JAVA else None
 
 
 def require_java() -> str:
@@ -126,25 +128,45 @@ def require_java() -> str:
     return java
 
 
-def java_command(java: str, lib: Path, options: list[str], main_class: str) -> list[str]:
-    """The command line that runs a main class of Pulsar from the jars in `lib`; the caller adds its arguments."""
+def java_command(java: str, lib: Path, options: list[str], main_class: str, classes: Path | None = None) -> list[str]:
+    """The command line that runs a main class from the jars in `lib`; the caller adds its arguments.
+
+    Args:
+        java: Java itself.
+        lib: Of Pulsar's jars.
+        options: The JVM's.
+        main_class: One of Pulsar's, or of `classes`.
+        classes: A folder of compiled classes that use the jars.
+    """
     opens = [option for package in _OPENED_PACKAGES for option in ("--add-opens", f"{package}=ALL-UNNAMED")]
     drivers = [
         f"-Dbookkeeper.metadata.bookie.drivers={_DRIVERS}BookieDriver",
         f"-Dbookkeeper.metadata.client.drivers={_DRIVERS}ClientDriver",
         "-Dio.netty.tryReflectionSetAccessible=true",
     ]
-    return [java, *opens, *drivers, *options, "-cp", f"{lib}/*", main_class]
+    archive = class_archive(java, lib)
+    mapped = [f"-XX:SharedArchiveFile={archive}"] if archive.is_file() and archive.stat().st_size else []
+    # The jars come first: Java maps the archive where the class path begins with that of the archive.
+    path = f"{lib}/*{os.pathsep}{classes}" if classes else f"{lib}/*"
+    return [java, *opens, *drivers, *mapped, *options, "-cp", path, main_class]
 
 
-def _major_version(java: str) -> int:
+def class_archive(java: str, lib: Path) -> Path:
+    """Where this Java's archive of the classes in `lib` is, if there is one; an empty file: this Java makes none."""
+    return lib.parent / f"classes-{_version(java)[1]}.jsa"
+
+
+@cache
+def _version(java: str) -> re.Match[str]:
+    """The version that a Java gives, and its first number; 0 if it gives none."""
     try:
         # Java answers on stderr.
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)  # noqa: S603 -- the user's own java
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr  # noqa: S603 -- the user's own java
     except (OSError, subprocess.TimeoutExpired):
-        return 0
-    found = _JAVA_VERSION.search(answer.stderr)
-    return int(found[1]) if found else 0
+        answer = ""
+    found = _JAVA_VERSION.search(answer) or _JAVA_VERSION.search('version "0"')
+    assert found
+    return found
 
 
 _GOAL = "dependency:copy-dependencies"
@@ -184,15 +206,17 @@ def jars() -> Path:
     folder = cache_folder()
     if not is_filled(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_name(f"{folder.name}.lock")):
+        with cache_lock():
             if not is_filled(folder):
                 _fill(folder)
     return folder / "lib"
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("w") as held:
+def cache_lock() -> Iterator[None]:
+    """Held by the one process that changes the cache folder, which waits for others that do."""
+    folder = cache_folder()
+    with folder.with_name(f"{folder.name}.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 

@@ -286,10 +286,10 @@ class PulsarServer:
         if self._process is not None:
             self._process.check_running()
 
-    def stop(self) -> None:
-        """End the server by SIGTERM, in order; it stays startable."""
+    def stop(self, timeout_s: float = 15) -> None:
+        """End the server by SIGTERM, in order, or after `timeout_s` by SIGKILL; it stays startable."""
         if self._process is not None:
-            self._process.stop()
+            self._process.stop(timeout_s)
             self._process = None
 
     def kill(self) -> None:

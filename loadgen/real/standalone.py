@@ -1,9 +1,11 @@
 """A real Pulsar broker on loopback, and the standalone one: bookie and metadata store in the same process."""
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loadgen.real.jars import cache_lock, class_archive, jars, require_java
 from loadgen.real.process import Program, PulsarServer, free_ports, is_healthy, write_properties
 
 PROPERTIES = {
@@ -38,6 +40,7 @@ class BrokerSettings:
         tls: It also listens for TLS, with the certificate that `properties` name (`tlsCertificateFilePath`, …).
         properties: Added to its configuration file, Pulsar's own names.
         token: Of a superuser, where it authenticates; to be asked whether it is healthy.
+        java_options: Added to the JVM's.
     """
 
     port: int = 0
@@ -45,6 +48,7 @@ class BrokerSettings:
     durable: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
     token: str = ""
+    java_options: tuple[str, ...] = ()
 
 
 class Broker(PulsarServer):
@@ -102,8 +106,32 @@ class StandaloneBroker(Broker):
         config = write_properties(folder / "standalone.conf", properties)
         places = ("--metadata-dir", str(folder / "metadata"), "--bookkeeper-dir", str(folder / "bookkeeper"))
         arguments = ("--config", str(config), "-nfw", "-nss", *places, "--bookkeeper-port", str(bookie))
-        options = (*_MEMORY, f"-Dpulsar.config.file={config}")
+        options = (*_MEMORY, *settings.java_options, f"-Dpulsar.config.file={config}")
         self.tls_url = f"pulsar+ssl://127.0.0.1:{tls}" if settings.tls else ""
         """Where clients connect by TLS; empty without it."""
         program = Program(_MAIN_CLASS, arguments, options)
         super().__init__(folder, (service, web), program, "the broker", settings.token)
+
+
+_ARCHIVING_S = 180
+
+
+def archive_classes() -> None:
+    """Archive the classes of a broker (88 MB), once for each Java: all of Pulsar's programs start faster with it.
+
+    A standalone broker starts in 4.4 instead of 6.5 s of CPU time, pulsar-admin in 1.8 instead of 2.5. To make the
+    archive takes 15 s.
+
+    Raises:
+        RealPulsarError: If Java or the jars are missing, or the broker does not start.
+    """
+    archive = class_archive(require_java(), jars())
+    with cache_lock(), tempfile.TemporaryDirectory(prefix="sluice-classes-") as folder:
+        if archive.exists():
+            return
+        unfinished = archive.with_suffix(".unfinished")
+        dump = f"-XX:ArchiveClassesAtExit={unfinished}"
+        with StandaloneBroker(Path(folder), BrokerSettings(java_options=(dump,))) as broker:
+            broker.stop(_ARCHIVING_S)
+        unfinished.touch()  # a Java without an archive of its own classes makes none of these either
+        unfinished.replace(archive)

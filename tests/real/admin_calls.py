@@ -11,10 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from loadgen.real.jars import jars, require_java
+from tests.real.java_programs import java_program
 
-_SOURCE = Path(__file__).with_name("AdminCalls.java")
-_JAVA_OPTIONS = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _END_S = 10
 _OF_THE_MOMENT = re.compile(r"^\S+ - (\w+) +- \[[^\]]*\] - \[http://[^/]+", re.MULTILINE)
 """Time, thread and address of a line of pulsar-admin's log."""
@@ -42,7 +40,7 @@ class Answer:
 
 
 class AdminCalls:
-    """Starts at once, compiling the small program behind it; ends with its block, or with this process.
+    """A small program that starts at once; it ends with its block, or with this process.
 
     Args:
         log_path: Gets what Java itself has to complain about.
@@ -51,7 +49,7 @@ class AdminCalls:
     def __init__(self, log_path: Path) -> None:
         self._log_path = log_path
         self._one_at_a_time = threading.Lock()
-        command = [require_java(), *_JAVA_OPTIONS, "-cp", f"{jars()}/*", str(_SOURCE)]
+        command = java_program("AdminCalls", "-Xmx192m")
         with ExitStack() as undo, log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

@@ -13,7 +13,8 @@ from typing import Any
 import pulsar
 import pytest
 
-from loadgen.real.standalone import BrokerSettings, StandaloneBroker
+from loadgen.real.jars import available
+from loadgen.real.standalone import BrokerSettings, StandaloneBroker, archive_classes
 from tests.real.cluster_proxy import PROPERTIES
 from tests.real.probe import Probe
 from tests.real.pulsar_cluster import PulsarCluster
@@ -37,6 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def short_lived_java() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", SHORT_LIVED)
+        if not available():
+            archive_classes()
         yield
 
 

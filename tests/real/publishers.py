@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pulsar
 
-from loadgen.real.jars import cache_folder, jars, require_java
+from loadgen.real.jars import cache_folder
+from tests.real.java_programs import java_program
 from tests.real.traffic import quiet_client
 from tests.waiting import wait_for
 
@@ -53,9 +54,8 @@ class Fate:
 
 
 def by_java(url: str, topic: str, rounds: Rounds) -> list[Fate]:
-    """Published by the Java client; the program is compiled by the run itself."""
-    java = [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(_HERE / "RejectedPublisher.java")]
-    return _fates([*java, url, topic, *rounds.arguments])
+    """Published by the Java client."""
+    return _fates([*java_program("RejectedPublisher"), url, topic, *rounds.arguments])
 
 
 def by_go(program: Path, url: str, topic: str, rounds: Rounds) -> list[Fate]:

@@ -3,14 +3,12 @@
 import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from loadgen.real.jars import jars, require_java
 from protocol.commands import command_in, encode, read
 from protocol.flow import FLOW, read_flow
 from protocol.frames import SEND, ProtocolError
@@ -24,10 +22,10 @@ from tests.proxy.session.ids import commands as c
 from tests.proxy.session.ids.adversary import KINDS, WORDS, Said, fields_of
 from tests.proxy.session.ids.forms import FORMS, hidden
 from tests.proxy.session.ids.lightproto import FieldList, Schema, Unreadable, frame, message, read_command, taken_apart
+from tests.real.java_programs import java_program
 
 pytestmark = [pytest.mark.real, pytest.mark.jdk]
 
-SOURCE = Path(__file__).with_name("ReadCommands.java")
 NAMES = (
     *("PRODUCER", "SUBSCRIBE", "SEND", "FLOW", "UNSUBSCRIBE", "CLOSE_PRODUCER", "CLOSE_CONSUMER", "REDELIVER"),
     *("ACK", "SEEK", "LOOKUP", "PARTITIONED_METADATA", "GET_TOPICS", "PING", "FUTURE_1"),
@@ -68,8 +66,9 @@ Read = tuple[int, dict[str, str]] | None
 
 def read_by_broker(commands: Iterable[bytes]) -> list[Read]:
     lines = "\n".join(command.hex() for command in commands)
-    java = [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(SOURCE)]
-    done = subprocess.run(java, input=lines, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        java_program("ReadCommands"), input=lines, capture_output=True, text=True, timeout=240, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     return [_parsed(line) for line in done.stdout.splitlines()]
 

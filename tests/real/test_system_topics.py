@@ -5,16 +5,15 @@ import itertools
 import random
 import subprocess
 import time
-from pathlib import Path
 
 import pulsar
 import pytest
 
-from loadgen.real.jars import jars, require_java
 from protocol.topic_name import parse_topic
 from tests.protocol.test_topic_name import LIMITED_IN_PART, ORDINARY, SYSTEM
 from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing
+from tests.real.java_programs import java_program
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.steadiness import assert_used
@@ -23,7 +22,6 @@ from tests.real.traffic import PATIENCE_MS, open_sender, quiet_client
 pytestmark = pytest.mark.real
 
 CONFIG = {"limits": {"proxy": {"publish": {"messages": 10}}, "exempt": {"publish": {"messages": 50}}}}
-_SOURCE = Path(__file__).with_name("SystemTopics.java")
 _NAMESPACES = (
     "public/default", "pulsar/system", "pulsar/host:8080", "pulsar/host", "pulsar/:1", "pulsar/a:b:1", "Pulsar/system",
     "sla-monitor/host:8080", "acme/host:8080", "a b/c", "pulsar/c/host:8080",
@@ -50,7 +48,7 @@ def _generated() -> list[str]:
 
 def _as_the_broker_says(names: list[str]) -> list[str]:
     asked = "".join(f"{base64.b64encode(name.encode()).decode()}\n" for name in names)
-    command = [require_java(), "-cp", f"{jars()}/*", str(_SOURCE)]
+    command = java_program("SystemTopics")
     done = subprocess.run(command, input=asked, capture_output=True, text=True, timeout=120, check=True)
     return done.stdout.splitlines()
 

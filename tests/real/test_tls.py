@@ -25,12 +25,12 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from loadgen.real.jars import jars, require_java
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from protocol.pulsar_pb2 import CommandError
 from tests.proxy.identity.keys import OTHER_SECRET, SECRET, signed
 from tests.proxy.identity.test_passwords import HASHES
 from tests.proxy.wire import body, connect
+from tests.real.java_programs import java_program
 from tests.real.metrics import counted
 from tests.real.publishers import go_program, rust_program
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
@@ -342,8 +342,7 @@ def proving(
 
 
 def java_command() -> list[str]:
-    program = Path(__file__).with_name("SecureClients.java")
-    return [require_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*", str(program)]
+    return java_program("SecureClients")
 
 
 def go_command() -> list[str]:

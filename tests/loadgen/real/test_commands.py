@@ -11,6 +11,7 @@ import pytest
 
 from bench.data_path import pulsar_perf
 from bench.data_path.pulsar_perf import Traffic, consuming, pass_through, producing, seconds_between
+from bench.meters import children
 from loadgen.real.jars import ProcessFailed
 from tests.loadgen.real.conftest import MAVEN_THAT_WORKS, Tool, java_that_says
 from tests.real.pulsar_admin import PulsarAdmin
@@ -44,6 +45,8 @@ def test_it_announces_itself_when_healthy_and_leaves_nothing_behind(tmp_path: Pa
             addresses = json.loads(listen_file.read_text())
             assert addresses["service_url"] in announced
             assert addresses["admin_url"] in announced
+            (java,) = children(process.pid)
+            assert ".jsa" in Path(f"/proc/{java}/maps").read_text(), "it started without the archive of its classes"
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

@@ -15,6 +15,7 @@ from loadgen.real.jars import (
     RealPulsarError,
     available,
     cache_folder,
+    class_archive,
     find_java,
     is_filled,
     jars,
@@ -129,6 +130,24 @@ def test_the_command_ends_with_class_path_and_main_class() -> None:
     command = java_command("java", Path("lib"), ["-Xmx1g"], "a.Main")
     assert command[0] == "java"
     assert command[-4:] == ["-Xmx1g", "-cp", "lib/*", "a.Main"]
+
+
+def test_own_classes_follow_the_jars_of_the_archive() -> None:
+    assert java_command("java", Path("lib"), [], "Mine", Path("mine"))[-2:] == ["lib/*:mine", "Mine"]
+
+
+@pytest.mark.parametrize(("content", "is_mapped"), [(None, False), (b"", False), (b"classes", True)])
+def test_archive_is_mapped_by_the_java_that_made_it(
+    tool: Tool, tmp_path: Path, content: bytes | None, *, is_mapped: bool
+) -> None:
+    """An empty one says that this Java makes none."""
+    java, other = str(tool("java", java_that_says("17.0.1"))), str(tool("other", java_that_says("17.0.2")))
+    archive = class_archive(java, tmp_path / "lib")
+    if content is not None:
+        archive.write_bytes(content)
+    option = f"-XX:SharedArchiveFile={archive}"
+    assert (option in java_command(java, tmp_path / "lib", [], "a.Main")) is is_mapped
+    assert option not in java_command(other, tmp_path / "lib", [], "a.Main")
 
 
 def test_every_dependency_leaves_out_the_etcd_client() -> None:
