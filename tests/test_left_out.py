@@ -17,7 +17,7 @@ def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(
     env = {**os.environ, "PATH": str(tmp_path / "tools"), "SLUICE_CACHE": str(tmp_path / "cache"), "JAVA_HOME": ""}
     tests = [
         "tests/real/test_arrivals.py",
-        "tests/real/test_broker_restart.py",
+        "tests/real/test_identity.py",
         "tests/real/test_fleets.py",
     ]  # the last on request
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *processes, *tests]
@@ -25,7 +25,7 @@ def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(
     assert done.returncode == 0, done.stdout + done.stderr
     last_lines = done.stdout.strip().splitlines()[-3:]
     assert last_lines[0] == "LEFT OUT: 1 tests: no real Pulsar broker"
-    assert last_lines[1].strip().startswith("tests/real/test_broker_restart.py::test_each_receipt")
+    assert last_lines[1].strip().startswith("tests/real/test_identity.py::")
     assert last_lines[2].startswith("To run them install Java 17 or newer")
 
 

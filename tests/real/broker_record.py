@@ -1,7 +1,7 @@
 """What brokers took, entry by entry, by their own clocks; and whether that obeys a limit that proxies hold together.
 
-The broker puts a time before each entry as it takes it (`STAMPED`), and gives it to a client that asks for it with the
-entry (`SHOWN`). So nothing that happens to the reader blurs a record, and it is read when all is over.
+The broker puts a time before each entry as it takes it, and gives it to a client that asks for it with the entry
+(`SHOWN`). So nothing that happens to the reader blurs a record, and it is read when all is over.
 """
 
 import bisect
@@ -27,11 +27,13 @@ from protocol.pulsar_pb2 import (
     CommandSubscribe,
     MessageMetadata,
 )
-from tests.real.entry_times import STAMPED
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.raw_client import dialled
 
-SHOWN = {**STAMPED, "exposingBrokerEntryMetadataToClientEnabled": "true"}
+SHOWN = {
+    "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
+    "exposingBrokerEntryMetadataToClientEnabled": "true",
+}
 """What the brokers' configuration needs for it."""
 
 KEEPER = "keeps all"

@@ -243,6 +243,38 @@ def _coordinators(step_s: float) -> Play:
     return play
 
 
+def _in_turn(front: Front, traffic: Traffic, rate: float) -> Sample:
+    """Streams come to one member after the other; then a member is stopped for longer than its lease, and goes on; then
+    the coordinator is killed."""
+    members, step_s, stopped_s, left_s = NAMES[:3], 2.5, LEASE_S + 1, 6.5
+    with traffic.probing(front):
+        loads = dict(zip(members, _loaded(front, traffic, members[:1]), strict=False))
+        for name in members[1:]:
+            loads[name] = traffic.load(front, name)
+            time.sleep(step_s)
+        stopped = front.others()[0]
+        stopped_at = front.signal(stopped, signal.SIGSTOP)
+        time.sleep(stopped_s)
+        again = front.signal(stopped, signal.SIGCONT)
+        time.sleep(step_s)
+        coordinator = front.coordinator()
+        killed_at = front.kill(coordinator)
+        traffic.close(loads[coordinator], patience_s=0)
+        time.sleep(left_s)
+    record = traffic.record()
+    beside = record.of(*[name for name in members if name != stopped])
+    left = record.of(*[name for name in members if name != coordinator])
+    served = seconds_until(left, killed_at, 0.95 * rate)
+    return {
+        **_found(Held.always(rate, len(members)), record),
+        **_at_events(record, [loads[name].began for name in members[1:]] + [again], step_s, rate),
+        "kept": _used(record, beside, stopped_at, LEASE_S, rate * (len(members) - 1) / len(members)),
+        "reclaimed": seconds_until(beside, stopped_at, 0.95 * rate),
+        "served": served,
+        "steady": _used(record, left, killed_at + served + WINDOW_S, left_s - served - WINDOW_S, rate),
+    }
+
+
 GIVEN_UP = Figure("reclaimed", "until others pass what it had", " s", 2, (Goal("≤", 4.5),))
 """A member that hears nothing reports until its lease ends, and its coordinator waits for a lease after that."""
 SETTLED = Figure("settled", "all follow one coordinator then", "", 0, (Goal("≥", 1),))
@@ -463,7 +495,24 @@ PASSED = Figure("passed", "of the limit used", " %", 1, (Goal("≥", 97),))
 
 # ---- All of them
 
-IN_EVERY_RUN = (
+_ONE_WAY: tuple[tuple[str, str, Direction, str], ...] = (
+    ("member", "deaf", "from broker", "a member hears nothing for 14 s"),
+    ("member", "mute", "to broker", "a member is not heard for 14 s"),
+    ("coordinator", "deaf", "from broker", "the coordinator hears nothing for 14 s"),
+    ("coordinator", "mute", "to broker", "the coordinator is not heard for 14 s"),
+)
+
+IN_EVERY_RUN = Scene(
+    "in-turn",
+    "200/s: streams come to members, one is stopped for 3 s, the coordinator is killed",
+    "200/s",
+    (FIRST, KEPT, RECLAIMED, SERVED, STEADY),
+    _in_turn,
+    members=NAMES[:3],
+)
+"""What belongs to `make test`."""
+
+SCENES = (
     Scene(
         "joins",
         "400/s: streams come to the second, third and fourth member",
@@ -485,18 +534,6 @@ IN_EVERY_RUN = (
         (SERVED, KEPT, STEADY),
         _coordinators(6.5),
     ),
-)
-"""What belongs to `make test`; they can share one front, in this order."""
-
-_ONE_WAY: tuple[tuple[str, str, Direction, str], ...] = (
-    ("member", "deaf", "from broker", "a member hears nothing for 14 s"),
-    ("member", "mute", "to broker", "a member is not heard for 14 s"),
-    ("coordinator", "deaf", "from broker", "the coordinator hears nothing for 14 s"),
-    ("coordinator", "mute", "to broker", "the coordinator is not heard for 14 s"),
-)
-
-SCENES = (
-    *IN_EVERY_RUN,
     Scene(
         "starts",
         "1000/s: second, third and fourth member start",
