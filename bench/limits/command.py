@@ -12,7 +12,7 @@ from rich.console import Console
 from bench import harness
 from bench.harness import BAD_INPUT, CANNOT_START, BenchError, Found, Section
 from bench.limits import dispatch_rows, publish_rows
-from bench.limits.trial import LimitsRow, measure, running
+from bench.limits.trial import LimitsRow, measure, running, warm_up
 from loadgen.load.clients import ClientError
 from loadgen.real.jars import VERSION, available
 
@@ -33,7 +33,7 @@ def main(words: Sequence[str]) -> int:
     chosen = _chosen(arguments)
     sections = [Section(f"{NAME}, {about}", rows, partial(section, about)) for about, rows in chosen.items()]
     rows = [row for section in sections for row in section.rows]
-    return harness.carry_out(NAME, arguments.write, sections, partial(_measure, rows))
+    return harness.carry_out(NAME, arguments.write, sections, partial(_measure, rows, quick=arguments.quick))
 
 
 def _contradiction(arguments: argparse.Namespace) -> str:
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measure(rows: list[LimitsRow]) -> Found:
+def _measure(rows: list[LimitsRow], *, quick: bool) -> Found:
     gc.disable()  # the receiving end: a full collection stops it for 20 ms and more (measured)
     console = Console(stderr=True)
     with (
@@ -80,6 +80,8 @@ def _measure(rows: list[LimitsRow]) -> Found:
     ):
         status.update("measuring")
         try:
+            for stage in () if quick else both:
+                warm_up(stage)
             return measure(rows, both, partial(console.print, soft_wrap=True, highlight=False))
         except ClientError as error:
             raise BenchError(str(error)) from None

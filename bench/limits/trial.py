@@ -377,8 +377,6 @@ def measure(rows: Sequence[LimitsRow], stages: Sequence[TrialStage], progress: P
         stages: Of both, running.
         progress: Gets a line for each round that is done.
     """
-    for stage in stages:
-        warm_up(stage)
 
     def play(row: LimitsRow, _number: int) -> Mapping[str, Sequence[Sample]]:
         return {stage.peer.name: samples for stage, samples in zip(stages, row.measure(stages), strict=True)}

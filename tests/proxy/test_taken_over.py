@@ -23,16 +23,17 @@ from proxy.takeover import ABORT, GO, READY, Door
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.waiting import PATIENCE_S, wait_for
 
-TOPIC = "persistent://public/default/taken"
+LIMITED = "persistent://public/default/limited"
 RATE = 100
 CHANGE = "PUT", "/sluice/limits?direction=publish&setting=tenant&name=public", {"messages": "9000/s"}
 
 
 class InPlace:
-    """A proxy whose process is replaced by further ones on the same ports."""
+    """A proxy whose process is replaced by further ones on the same ports; the first one serves unless `is_awaited`."""
 
-    def __init__(self, folder: Path, broker: str, **config: object) -> None:
+    def __init__(self, folder: Path, broker: str, *, is_awaited: bool = False, **config: object) -> None:
         self.folder = folder
+        self.topic = f"persistent://public/default/{folder.name}"
         self.address, admin = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self.admin = AdminClient(f"http://{admin}")
         self.door = Door(folder / "state", "front")
@@ -47,6 +48,9 @@ class InPlace:
             "access_log": {"dir": str(folder / "access-log")},
         }
         (folder / "sluice.yaml").write_text(yaml.safe_dump(settings | config))
+        if is_awaited:
+            self.door.path.parent.mkdir()
+            return
         self.start()
         wait_for(lambda: self.admin.is_ready("/readyz"))
 
@@ -75,15 +79,15 @@ class InPlace:
             process.kill()
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[str]:
-    with running_broker("--counts", str(tmp_path / "counts.json")) as (_, address):
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    with running_broker() as (_, address):
         yield address
 
 
 @contextmanager
-def in_place(folder: Path, broker: str, **config: object) -> Iterator[InPlace]:
-    proxy = InPlace(folder, broker, **config)
+def in_place(folder: Path, broker: str, *, is_awaited: bool = False, **config: object) -> Iterator[InPlace]:
+    proxy = InPlace(folder, broker, is_awaited=is_awaited, **config)
     try:
         yield proxy
         assert "Traceback" not in proxy.lines(), proxy.lines()
@@ -94,11 +98,11 @@ def in_place(folder: Path, broker: str, **config: object) -> Iterator[InPlace]:
 class Load:
     """A producer, a consumer, and connections that are made all the time."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, proxy: InPlace) -> None:
         self.sent = list[int]()
         self.received = Counter[int]()
         self.troubles = list[str]()
-        self._address = address
+        self._address, self._topic = proxy.address, proxy.topic
         self._over, self._sent_all, self._is_subscribed = (threading.Event() for _ in range(3))
         self._threads = [threading.Thread(target=each) for each in (self._publish, self._consume, self._connect)]
         for each in self._threads:
@@ -106,7 +110,7 @@ class Load:
 
     def _publish(self) -> None:
         with closing(new_client(self._address)) as client:
-            producer = client.create_producer(TOPIC, batching_enabled=False)
+            producer = client.create_producer(self._topic, batching_enabled=False)
             self._is_subscribed.wait()  # the broker keeps no message that came before
             number = 0
             while not self._over.is_set():
@@ -121,7 +125,7 @@ class Load:
 
     def _consume(self) -> None:
         with closing(new_client(self._address)) as client:
-            consumer = client.subscribe(TOPIC, "all", initial_position=pulsar.InitialPosition.Earliest)
+            consumer = client.subscribe(self._topic, "all", initial_position=pulsar.InitialPosition.Earliest)
             self._is_subscribed.set()
             last = time.monotonic()
             while not self._sent_all.is_set() or set(self.sent) - set(self.received):
@@ -142,7 +146,7 @@ class Load:
                 socket.create_connection((host, int(port)), 5).close()
             except OSError as error:
                 self.troubles.append(f"connect: {error}")
-            time.sleep(0.001)
+            time.sleep(0.005)
 
     def __enter__(self) -> Self:
         return self
@@ -157,7 +161,7 @@ class Load:
 
 
 def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -> None:
-    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
         wait_for(lambda: len(load.received) > 100)
         for _ in range(2):
             proxy.take_over()
@@ -172,8 +176,8 @@ def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -
 
 
 def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
-    rate, burst, times = 50, 400, 3
-    limits = {"topics": {TOPIC: {"publish": {"messages": f"{rate}/s", "burst_messages": burst}}}}
+    rate, burst, times = 50, 400, 2
+    limits = {"topics": {LIMITED: {"publish": {"messages": f"{rate}/s", "burst_messages": burst}}}}
     counts = tmp_path / "counts.json"
     with (
         running_broker("--counts", str(counts)) as (broker, address),
@@ -181,7 +185,7 @@ def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
     ):
         began = time.monotonic()
         client = new_client(proxy.address)
-        producer = client.create_producer(TOPIC, batching_enabled=False, max_pending_messages=20_000)
+        producer = client.create_producer(LIMITED, batching_enabled=False, max_pending_messages=20_000)
         for number in range(3_000):
             producer.send_async(b"%d" % number, lambda *_: None)
         for _ in range(times):
@@ -191,7 +195,7 @@ def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
         client.shutdown()
         broker.terminate()
         broker.wait(30)
-    passed = json.loads(counts.read_text())["topics"][TOPIC]["received_messages"]
+    passed = json.loads(counts.read_text())["topics"][LIMITED]["received_messages"]
     assert rate * lasted * 0.8 <= passed <= rate * (lasted + 2) + times + 1
 
 
@@ -199,7 +203,7 @@ def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: s
     with (
         in_place(tmp_path, broker) as proxy,
         socket.create_server(("127.0.0.1", 0)) as taken,
-        Load(proxy.address) as load,
+        Load(proxy) as load,
     ):
         taken_at = "{}:{}".format(*taken.getsockname())
         failing = proxy.start("--takeover", "--listen", proxy.address, "--listen", taken_at)
@@ -222,18 +226,19 @@ def _may_be_changed(proxy: InPlace) -> bool:
     return True
 
 
-@pytest.mark.parametrize("messages", [b"", READY], ids=["with the offer", "after it may serve"])
-def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str, messages: bytes) -> None:
-    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
-        asking = proxy.door.connect(10)
-        assert asking is not None
-        _, descriptors, _, _ = socket.recv_fds(asking, 65_536, 253)
-        asking.sendall(messages)
-        assert not messages or asking.recv(1) == GO
-        for each in descriptors:
-            os.close(each)
-        asking.close()
-        wait_for(lambda: _may_be_changed(proxy))
+def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str) -> None:
+    """With the offer in its hands, and when it may serve."""
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
+        for messages in (b"", READY):
+            asking = proxy.door.connect(10)
+            assert asking is not None
+            _, descriptors, _, _ = socket.recv_fds(asking, 65_536, 253)
+            asking.sendall(messages)
+            assert not messages or asking.recv(1) == GO
+            for each in descriptors:
+                os.close(each)
+            asking.close()
+            wait_for(lambda: _may_be_changed(proxy))
         reached = len(load.received)
         wait_for(lambda: len(load.received) > reached + 100)
         proxy.take_over()
@@ -243,7 +248,7 @@ def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str,
 
 def test_killed_new_process_gives_its_clients_back(tmp_path: Path, broker: str) -> None:
     """It serves when it is killed, and the process before drains: that one serves again, and can be taken over."""
-    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
         wait_for(lambda: len(load.received) > RATE)
         before, after = proxy.processes[0], proxy.start("--takeover")
         wait_for(lambda: '"draining"' in before.log_path.read_text(), told=proxy.lines)
@@ -262,7 +267,7 @@ def test_stopped_new_process_ends_both(tmp_path: Path, broker: str) -> None:
     """A signal to the process that serves ends the proxy, although the process before has not ended yet."""
     with in_place(tmp_path, broker) as proxy:
         with closing(new_client(proxy.address)) as client:
-            client.create_producer(TOPIC).send(b"1")
+            client.create_producer(proxy.topic).send(b"1")
             before, after = proxy.processes[0], proxy.start("--takeover")
             wait_for(lambda: '"serving"' in after.log_path.read_text(), told=proxy.lines)
             os.kill(after.pid, signal.SIGTERM)
@@ -286,23 +291,20 @@ def asked(proxy: InPlace) -> Iterator[tuple[TetheredProcess, socket.socket]]:
 
 def test_process_stopped_before_it_serves_leaves_the_ports(tmp_path: Path, broker: str) -> None:
     """The test is the process before, and has it wait for `go`."""
-    with in_place(tmp_path, broker) as proxy:
-        proxy.processes[0].kill()
-        with asked(proxy) as (stopped, asking):
-            asking.sendall(b'{"v":1,"names":[]}')
-            assert asking.recv(1) == READY
-            os.kill(stopped.pid, signal.SIGTERM)
-            wait_for(lambda: "ended before it serves" in proxy.lines(), told=proxy.lines)
-            asking.sendall(GO)
-            wait_for(lambda: stopped.exit_code == 1, told=proxy.lines)
-            with suppress(ConnectionResetError):
-                assert asking.recv(10) == b""
+    with in_place(tmp_path, broker, is_awaited=True) as proxy, asked(proxy) as (stopped, asking):
+        asking.sendall(b'{"v":1,"names":[]}')
+        assert asking.recv(1) == READY
+        os.kill(stopped.pid, signal.SIGTERM)
+        wait_for(lambda: "ended before it serves" in proxy.lines(), told=proxy.lines)
+        asking.sendall(GO)
+        wait_for(lambda: stopped.exit_code == 1, told=proxy.lines)
+        with suppress(ConnectionResetError):
+            assert asking.recv(10) == b""
 
 
 def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: str) -> None:
     """The test is the process before: it offers a socket in whose queue a client waits, and ends."""
-    with in_place(tmp_path, broker) as proxy:
-        proxy.processes[0].kill()
+    with in_place(tmp_path, broker, is_awaited=True) as proxy:
         host, _, port = proxy.address.partition(":")
         with socket.create_server((host, int(port))) as offered, asked(proxy) as (_, asking):
             offer = json.dumps({"v": 1, "names": [[f"listen pulsar://{proxy.address}", 1]]}).encode()
@@ -312,24 +314,22 @@ def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: 
             with closing(new_client(proxy.address)) as client:
                 producer = client.create_producer
                 asking.close()
-                producer(TOPIC).send(b"1")
+                producer(proxy.topic).send(b"1")
         wait_for(lambda: proxy.admin.is_ready("/readyz"))
 
 
 def test_process_that_is_given_up_ends(tmp_path: Path, broker: str) -> None:
-    with in_place(tmp_path, broker) as proxy:
-        proxy.processes[0].kill()
-        with asked(proxy) as (given_up, asking):
-            asking.sendall(b'{"v":1,"names":[]}')
-            assert asking.recv(1) == READY
-            asking.sendall(ABORT)
-            asking.close()
-            wait_for(lambda: given_up.exit_code == 1)
-            assert "given this one up" in proxy.lines()
+    with in_place(tmp_path, broker, is_awaited=True) as proxy, asked(proxy) as (given_up, asking):
+        asking.sendall(b'{"v":1,"names":[]}')
+        assert asking.recv(1) == READY
+        asking.sendall(ABORT)
+        asking.close()
+        wait_for(lambda: given_up.exit_code == 1)
+        assert "given this one up" in proxy.lines()
 
 
 def test_signal_replaces_and_two_at_once_take_turns(tmp_path: Path, broker: str) -> None:
-    with in_place(tmp_path, broker) as proxy, Load(proxy.address) as load:
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
         both = [proxy.start("--takeover") for _ in range(2)]
         wait_for(lambda: proxy.lines().count("takeover is over") == 2, told=proxy.lines)
         wait_for(lambda: sorted(each.exit_code is None for each in both) == [False, True])

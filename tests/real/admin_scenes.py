@@ -10,8 +10,8 @@ from tests.real.demand import publishing
 from tests.real.stages import Stage
 from tests.real.traffic import Sender, open_sender
 
-LOOK_S = 3
-OFFERED = 400
+LOOK_S = 2
+OFFERED = 250
 """Messages a second."""
 
 

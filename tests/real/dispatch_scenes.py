@@ -16,9 +16,9 @@ from tests.real.stages import Stage
 from tests.real.traffic import digest, open_sender, payload
 from tests.waiting import PATIENCE_S, wait_for
 
-LOOK_S = 12
-"""Ten seconds that are looked at, what lies before them, and what the machine may add to them."""
-CHANGED_AFTER_S = 6
+LOOK_S = 8
+"""Seven seconds that are looked at, what lies before them, and what the machine may add to them."""
+CHANGED_AFTER_S = 4
 
 _PREFIX = "dispatch-numbers"
 NAMESPACES = (_PREFIX, *(f"{_PREFIX}-{name}" for name in ("100", "10", "250-bytes", "100-bytes", "changed")))
@@ -223,7 +223,7 @@ def of_namespaces(stage: Stage) -> dict[str, Callable[[], Any]]:
     set_rate(stage, f"{_PREFIX}-100-bytes", size=100)
     set_rate(stage, f"{_PREFIX}-changed", messages=100)
     return {
-        "100": scene("100", 1300, live=True),
+        "100": scene("100", 900, live=True),
         "10": scene("10", 135),
         "250 bytes": scene("250-bytes", 60, size=25),
         "100 bytes": scene("100-bytes", 30, size=10),

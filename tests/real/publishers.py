@@ -34,7 +34,7 @@ class Rounds:
 
     kind: str
     rounds: int = 3
-    in_round: int = 5000
+    in_round: int = 1500
     pause_ms: int = 300
     size: int = 100
 

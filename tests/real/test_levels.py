@@ -18,7 +18,7 @@ from tests.real.test_blocking import TOKEN
 
 pytestmark = pytest.mark.real
 
-SEND_S = 6
+SEND_S = 5
 TENANT_LIMITED = f"{TENANT}-limited"
 NAMESPACES = ("levels", "levels-valued", "levels-group-1", "levels-group-2")
 ROUND_ROBIN = {"message_routing_mode": pulsar.PartitionsRoutingMode.RoundRobinDistribution}

@@ -155,7 +155,7 @@ def test_a_broker_s_10_messages_and_1024_bytes_are_those_of_all_its_topics(
     assert_used(stages["broker-10-1024"].sluice, "dispatch", "proxy")
     sluice = stages["broker-10-1024"].sluice
     assert jain(shares(sluice, "dispatch", topic("broker-1"), topic("broker-2"))) >= 0.98
-    assert counted(sluice, "sluice_limiter_throttled_seconds_total", direction="dispatch", level="proxy") > 10
+    assert counted(sluice, "sluice_limiter_throttled_seconds_total", direction="dispatch", level="proxy") > 7
 
 
 def test_of_10_messages_and_1024_bytes_the_messages_decide_where_they_are_small(

@@ -23,7 +23,7 @@ from tests.real.traffic import read_all
 
 pytestmark = pytest.mark.real
 
-RATE, BURST = 1000, 100
+RATE, BURST = 300, 30
 BYTES = 60_000
 SOON_MS = 60_000
 """Half the send timeout: who is stuck hears nothing before."""
@@ -127,7 +127,7 @@ def scene(stage: Stage, name: str, publish: Publish, rounds: Rounds) -> Callable
 
 @pytest.mark.jdk
 @pytest.mark.parametrize("name", REFUSING)
-def test_of_15000_sends_over_the_limit_each_ends_soon_stored_once_or_refused(played: Played[Scene], name: str) -> None:
+def test_each_send_over_the_limit_is_soon_stored_or_refused(played: Played[Scene], name: str) -> None:
     scene = played[name]
     scene.assert_each_is_known_soon()
     scene.assert_stored_once_and_in_order()
@@ -177,7 +177,7 @@ def test_messages_in_chunks_are_held_and_stored(stages: dict[str, Stage]) -> Non
 )
 def test_what_a_go_client_sends_is_held_and_stored(stages: dict[str, Stage], name: str, kind: str) -> None:
     """It could be told nothing that would end one send."""
-    rounds, publish = Rounds(kind, rounds=2, in_round=1000), partial(by_go, go_program())
+    rounds, publish = Rounds(kind, rounds=2, in_round=400), partial(by_go, go_program())
     probe = Probe(stages["waiting"].at_broker, topic_name("probe", f"beside-{name}"))
     played = Played(probe, {name: scene(stages["waiting"], name, publish, rounds)})
     played[name].assert_each_is_known_soon()

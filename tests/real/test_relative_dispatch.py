@@ -25,7 +25,7 @@ MORE = 50
 BACKLOG = 3000
 KNOWN_S = 11.5
 """From then on the publish rate is the mean of ten whole seconds."""
-LOOK_S = 10
+LOOK_S = 4
 WINDOW_S = 10
 READ_S = 1
 """Sluice reads so often what was published; the mean that is in force is as old as that."""
