@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import sys
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -74,7 +75,9 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
     try:
         yield session
     finally:
-        session.stop()
+        # Where Java is gone, PySpark warns in two lines of what the caller reports in one.
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+            session.stop()
 
 
 def _note(words: str) -> None:
