@@ -132,9 +132,9 @@ class _Parts:
             with storage.opened(self._place) as stream:
                 yield from iter(partial(stream.read, BLOCK_BYTES), b"")
             return
-        done = 0
-        # A read that comes to the damage gives nothing: again, byte by byte, for what is before it.
-        for size in (BLOCK_BYTES, 1):
+        done, gathered = 0, bytearray()
+        # A read that comes to the damage gives nothing: again in smaller reads, at last of a byte, for what is before it.
+        for size in (BLOCK_BYTES, 2**16, 2**11, 2**6, 1):
             with storage.opened(self._place) as stream, pa.CompressedInputStream(stream, "zstd") as unpacked:
                 left = done
                 while left:
@@ -142,11 +142,16 @@ class _Parts:
                 try:
                     while part := unpacked.read(size):
                         done += len(part)
-                        yield part
+                        gathered += part
+                        if len(gathered) >= BLOCK_BYTES:
+                            yield bytes(gathered)
+                            gathered.clear()
                 except OSError as error:
                     self.damage = str(error)
                 else:
-                    return
+                    break
+        if gathered:
+            yield bytes(gathered)
 
 
 def _whole_lines(parts: Iterable[bytes]) -> Iterator[bytes]:
