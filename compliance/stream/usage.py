@@ -45,12 +45,10 @@ def of_windows(windows: DataFrame, table: str) -> DataFrame:
 def _by_window(parts: DataFrame, table: str) -> DataFrame:
     # Sums of numbers alone, histograms too: what has text in it cannot be added up by hash.
     sums = [F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in ("lines", *SUMS)]
-    counts = [F.sum(F.get("delay_hist", F.lit(bucket))).alias(f"bucket_{bucket}") for bucket in range(BUCKETS)]
     last = [F.max_by(name, "as_of").alias(name) for name in LIMITS]
     grouped = parts.groupBy(F.window("start", TABLES[table]).alias("window"), *KEY).agg(
-        *sums, F.max("delay_max_ms").alias("delay_max_ms"), *counts, *last, F.max("as_of").alias("as_of")
+        *sums, F.max("delay_max_ms").alias("delay_max_ms"), F.expr(_COUNTS), *last, F.max("as_of").alias("as_of")
     )
-    histogram = F.array(*(F.coalesce(f"bucket_{bucket}", F.lit(0).cast("long")) for bucket in range(BUCKETS)))
     start = F.col("window.start")
     return grouped.select(
         start.alias("start"),
@@ -59,7 +57,7 @@ def _by_window(parts: DataFrame, table: str) -> DataFrame:
         "lines",
         *SUMS,
         "delay_max_ms",
-        _without_zeros_at_end(histogram).alias("delay_hist"),
+        F.expr(_WITHOUT_ZEROS_AT_END),
         "as_of",
         *LIMITS,
         F.to_date(start).alias("day"),
@@ -67,13 +65,10 @@ def _by_window(parts: DataFrame, table: str) -> DataFrame:
     )
 
 
-def _without_zeros_at_end(histogram: Column) -> Column:
-    last = F.reduce(
-        F.sequence(F.lit(1), F.lit(BUCKETS)),
-        F.lit(0),
-        lambda longest, place: F.when(F.get(histogram, place - 1) > 0, place).otherwise(longest),
-    )
-    return F.slice(histogram, 1, last)
+# Texts of SQL: as columns of Python these would be a thousand calls to Java.
+_COUNTS = f"array({', '.join(f'sum(get(delay_hist, {bucket}))' for bucket in range(BUCKETS))}) AS counts"
+_LENGTH = "array_max(transform(counts, (count, place) -> if(count > 0, place + 1, 0)))"
+_WITHOUT_ZEROS_AT_END = f"transform(slice(counts, 1, {_LENGTH}), count -> coalesce(count, 0L)) AS delay_hist"
 
 
 def refresh(spark: SparkSession, places: JobPlaces, ledger: Ledger) -> None:

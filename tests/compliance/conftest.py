@@ -11,8 +11,9 @@ from compliance.session import spark_session
 from compliance.tables import read_log
 from sluice.cli import app
 from tests.compliance.modelled import write_modelled
-from tests.compliance.planted import QUICK_JAVA, planted, topic_of, write_file
+from tests.compliance.planted import planted, topic_of, write_file
 from tests.compliance.scenarios import ended, write_scenarios
+from tests.spark_java import spark_java
 
 FEW = 1_000
 """Lines of which no log here has many more: Spark plans each sum as in a report on so few."""
@@ -23,7 +24,7 @@ PROPOSED = (("topic", topic_of("fleet")), ("address", "127.0.0.1"))
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", QUICK_JAVA)
+        patch.setenv("JAVA_TOOL_OPTIONS", spark_java())
         with spark_session(tmp_path_factory.mktemp("spark") / "spark.log", job.settings_of_sums(FEW)) as session:
             yield session
 

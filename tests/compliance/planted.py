@@ -14,10 +14,8 @@ from pyspark.sql import functions as F
 
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, LossLine, RejectLine, ShareLine
 from compliance.schema import row_schema
-from tests.short_lived import SHORT_LIVED
 
 ROW_NAMES = row_schema().names
-QUICK_JAVA = f"{SHORT_LIVED} -XX:+UseSerialGC"
 BEGIN = datetime(2026, 11, 21, 11, 29, tzinfo=UTC)
 EPOCH, MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 TOPIC = "persistent://acme/orders/new"

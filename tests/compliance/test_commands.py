@@ -99,7 +99,7 @@ def test_a_log_and_a_jobs_tables_give_the_same_report(spark, report_command, tmp
     lines = exact_log(5).encoded()
     write_file(tmp_path / "log", "a.jsonl", [*lines[:9], b"torn", lines[0]])
     write_file(tmp_path / "log", "b.jsonl", lines[6:])
-    job = Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "tables"))
+    job = Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "tables"), with_usage=False)
     JobRun(spark, job, lambda _: None).once()
     for source in (["--access-log", tmp_path / "log"], ["--tables", tmp_path / "tables"]):
         ended = report_command(*source, "--out", tmp_path / "out")

@@ -26,10 +26,11 @@ def test_session_ends_without_a_warning_when_java_is_gone(monkeypatch, tmp_path)
     """The error that ends the session names the cause; a warning of PySpark would be two lines more."""
     context = object.__new__(SparkContext)
     context._jsc = Mock(**{"stop.side_effect": Py4JError("the connection broke")})
-    context._jvm = context._accumulatorServer = Mock()
+    context._accumulatorServer = Mock()
     session = SimpleNamespace(sparkContext=context, stop=context.stop)
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda _: session)
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    monkeypatch.setattr(SparkContext, "_jvm", Mock())
     with pytest.raises(ConnectionError), spark_session(tmp_path / "spark.log"):
         raise ConnectionError

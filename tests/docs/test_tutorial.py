@@ -12,6 +12,7 @@ import pytest
 
 from adminrest.client import AdminClient
 from loadgen.real.process import TetheredProcess, free_ports
+from tests.spark_java import spark_java
 from tests.waiting import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,7 @@ class Reader:
         else:
             if name == "sluice report":
                 self.stop()
-            env = os.environ | self.env
+            env = os.environ | self.env | {"JAVA_TOOL_OPTIONS": spark_java()}
             subprocess.run(command, shell=True, cwd=self.folder, check=True, timeout=5 * PATIENCE_S, env=env)
 
     def start(self, command):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.compliance.planted import QUICK_JAVA
+from tests.spark_java import spark_java
 
 WORD = "client_version"
 WIDE, NARROW = "test-*", "test-client*"
@@ -111,7 +111,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         command = [sys.executable, "-m", module, *map(str, arguments)]
         done = subprocess.run(
             command,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAVA_TOOL_OPTIONS": QUICK_JAVA},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAVA_TOOL_OPTIONS": spark_java()},
             capture_output=True,
             check=False,
         )

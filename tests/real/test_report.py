@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,7 @@ from tests.real.publishers import Rounds, by_java
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.traffic import open_sender, payload, quiet_client, receive
+from tests.spark_java import spark_java
 from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.usefixtures("needs_limits")]
@@ -90,7 +92,14 @@ def totals(usage: Path, column: str) -> dict[tuple[str, str], int]:
 
 def make_report(access_log: Path, out: Path) -> dict[str, Any]:
     command = [sys.executable, "-m", "sluice", "report", "--access-log", str(access_log), "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command,
+        env=os.environ | {"JAVA_TOOL_OPTIONS": spark_java()},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     made: dict[str, Any] = json.loads((out / "report.json").read_text())
     return made

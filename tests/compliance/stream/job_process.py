@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.compliance.planted import QUICK_JAVA
+from tests.spark_java import spark_java
 from tests.waiting import wait_for
 
 LONGEST_S = 300
@@ -14,7 +14,7 @@ LONGEST_S = 300
 
 def start(out, *options):
     command = [sys.executable, "-m", "sluice", "compliance", "run", "--out", str(out), *map(str, options)]
-    environment = os.environ | {"JAVA_TOOL_OPTIONS": QUICK_JAVA}
+    environment = os.environ | {"JAVA_TOOL_OPTIONS": spark_java()}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -1,6 +1,7 @@
 """Compaction with Spark: closed days become few files, with the same lines."""
 
 import json
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,7 @@ DAY, NEXT = "2026-11-21", "2026-11-22"
 
 @pytest.fixture
 def job(tmp_path):
-    return Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "out"))
+    return Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "out"), with_usage=False)
 
 
 def over_midnight(proxy_id="p"):
@@ -113,9 +114,9 @@ def test_a_day_is_closed_when_all_runs_are_past_it_or_it_is_long_ago(tmp_path):
 
 def test_days_before_those_that_are_kept_are_deleted_and_stay_counted(spark, tmp_path, job):
     write_file(tmp_path / "log", "a.jsonl", over_midnight())
-    JobRun(spark, job, lambda _: None).once()
+    JobRun(spark, replace(job, with_usage=True), lambda _: None).once()
     before = json.loads((tmp_path / "out/summary.json").read_text())
-    JobRun(spark, Job(job.source, job.sink, job.out, retain_days=1), lambda _: None).once()
+    JobRun(spark, replace(job, with_usage=True, retain_days=1), lambda _: None).once()
     assert json.loads((tmp_path / "out/summary.json").read_text()) == before
     tables = ("rows", "usage_minute", "usage_hour", "usage_day")
     days = {table: [path.name for path in (tmp_path / "out" / table).glob("day=*")] for table in tables}

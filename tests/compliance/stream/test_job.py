@@ -15,7 +15,9 @@ pytestmark = pytest.mark.spark
 
 
 def job_of(tmp_path, **more):
-    return Job(Source("files", str(tmp_path / "log")), Sink(), str(tmp_path / "out"), every_s=0.1, **more)
+    """Usage is the matter of `test_usage.py`: to add it up takes most of a short run."""
+    log, out = str(tmp_path / "log"), str(tmp_path / "out")
+    return Job(Source("files", log), Sink(), out, every_s=0.1, **{"with_usage": False} | more)
 
 
 def run_once(spark, job):
@@ -50,7 +52,7 @@ def test_batches_are_of_a_size(spark, tmp_path):
 def test_following_takes_in_files_as_they_come(spark, tmp_path):
     write_file(tmp_path / "log", "a.jsonl", planted("follow", 5).encoded())
     told: list[Summary] = []
-    run = JobRun(spark, job_of(tmp_path), told.append)
+    run = JobRun(spark, job_of(tmp_path, with_usage=True), told.append)
     query = run.start(follow=True)
     assert query is not None
     try:

@@ -16,9 +16,10 @@ import pyspark
 import pytest
 
 from compliance.java import find_java
-from tests.compliance.planted import QUICK_JAVA, planted, write_file
+from tests.compliance.planted import planted, write_file
 from tests.compliance.stream.job_process import wait_until
 from tests.compliance.stream.recount import Recount
+from tests.spark_java import spark_java
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[3]
@@ -52,7 +53,7 @@ def submit(tmp_path, home, wheel):
         words += ["--executor-memory", "512m", "--conf", "spark.driver.host=127.0.0.1", "--py-files", wheel]
         words += [ROOT / "deploy/compliance_job.py", "run", "--once"]
         words += ["--access-log", tmp_path / "log", "--out", tmp_path / "out"]
-        ours = {"JAVA_HOME": str(find_java()), "SPARK_HOME": str(home), "JAVA_TOOL_OPTIONS": QUICK_JAVA}
+        ours = {"JAVA_HOME": str(find_java()), "SPARK_HOME": str(home), "JAVA_TOOL_OPTIONS": spark_java()}
         return subprocess.Popen(
             [str(word) for word in words],
             cwd=tmp_path,

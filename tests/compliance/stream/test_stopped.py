@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,8 @@ def run_here(spark, tmp_path, log, monkeypatch, capsys):
         monkeypatch.setattr(stream, "spark_session", lambda *_: contextlib.nullcontext(spark))
         monkeypatch.setattr(stream, "_LOOK_EVERY_S", 0.05)
         monkeypatch.setattr(Progress, "on_look", look)
-        job = Job(Source("files", str(log)), Sink(), str(tmp_path / "out"), batch_bytes=BATCH_MIB * 2**20, every_s=0.2)
+        limits: dict[str, Any] = {"batch_bytes": BATCH_MIB * 2**20, "every_s": 0.2, "with_usage": False}
+        job = Job(Source("files", str(log)), Sink(), str(tmp_path / "out"), **limits)
         return stream.run_with_progress(job, follow=follow, settings={}), *capsys.readouterr()
 
     return run

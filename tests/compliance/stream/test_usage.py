@@ -3,6 +3,7 @@
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -147,6 +148,6 @@ def test_the_driver_gets_a_row_for_each_file_and_none_for_lines(spark, tmp_path,
         return source.facts_in(batch, *job_and_step)
 
     monkeypatch.setattr("compliance.stream.run.facts_in", facts_in)
-    JobRun(spark, job(tmp_path), lambda _: None).once()
+    JobRun(spark, replace(job(tmp_path), with_usage=False), lambda _: None).once()
     ((order,),) = seen
     assert order.value.count(".jsonl") == 3
