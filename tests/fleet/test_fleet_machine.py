@@ -133,4 +133,4 @@ class Fleet(Counted):
             self.go_on(self.world.random.choice([5 * MS, 20 * MS, 100 * MS, 300 * MS, 1000 * MS]))
 
 
-TestFleet = long_run(Fleet, at_least=4_000)
+TestFleet = long_run(Fleet, at_least=800)

@@ -129,4 +129,4 @@ def speed(rate: Rate) -> Fraction:
     return Fraction(rate.tokens, rate.period_ns)
 
 
-TestBucket = long_run(Bucket, at_least=8_000)
+TestBucket = long_run(Bucket, at_least=1_600)

@@ -140,7 +140,7 @@ def observed_by(stream: Stream) -> tuple[Limiter, ...]:
     return stream.observed.chain if stream.observed is not None else ()
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(places=FEW_PLACES, steps=STEPS)
 def test_in_the_end_every_stream_has_the_limits_that_it_would_be_opened_with(places, steps) -> None:
     world = Slices(places)

@@ -261,4 +261,4 @@ def entries_under_way(consumer: Consumer) -> int:
     return max(0, consumer.counter) + len(consumer.stream.held)
 
 
-TestDeliveries = long_run(Deliveries, 20_000)
+TestDeliveries = long_run(Deliveries, 4_000)

@@ -129,7 +129,7 @@ SHARED = st.lists(
 )
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(60))
 @given(
     x=LIMITS,
     total=LIMITS,

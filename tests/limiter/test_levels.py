@@ -223,4 +223,4 @@ class Levels(Clockwork):
         assert all(self.registry.limiters[limiter.scope] is limiter for limiter in found.values())
 
 
-TestLevels = long_run(Levels, at_least=12_000)
+TestLevels = long_run(Levels, at_least=2_400)

@@ -165,4 +165,4 @@ class ManyConsumers(RuleBasedStateMachine):
 
 
 TestManyConsumers = ManyConsumers.TestCase
-TestManyConsumers.settings = settings(max_examples=examples(250), stateful_step_count=40, deadline=None)
+TestManyConsumers.settings = settings(max_examples=examples(50), stateful_step_count=40, deadline=None)

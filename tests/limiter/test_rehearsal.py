@@ -175,4 +175,4 @@ class Rehearsal(Counted):
         assert due == {limiter.scope: at for limiter, at in self.reference.alarms.due.items()}
 
 
-TestRehearsal = long_run(Rehearsal, at_least=12_000)
+TestRehearsal = long_run(Rehearsal, at_least=2_400)

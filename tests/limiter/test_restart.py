@@ -115,7 +115,7 @@ def never_above(value: Rate, events: list[Event]) -> None:
             balance -= tokens
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(60))
 @given(x=LIMITS, y=LIMITS, total=LIMITS, steps=STEPS)
 @example(  # killed, ended before any limiter was made, and begun again
     x=Limit(rate(100)),

@@ -127,5 +127,5 @@ class Crossing(Clockwork):
         self.gave_nothing(before)
 
 
-TestHierarchy = long_run(Hierarchy, at_least=25_000)
-TestCrossing = long_run(Crossing, at_least=20_000)
+TestHierarchy = long_run(Hierarchy, at_least=5_000)
+TestCrossing = long_run(Crossing, at_least=4_000)

@@ -51,7 +51,7 @@ def until_paid(bucket: TokenBucket) -> Fraction:
     return max(Fraction(0), -bucket._balance * grain(bucket.rate) * bucket.rate.period_ns / bucket.rate.tokens)
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(60))
 @given(value=RATES, steps=STEPS)
 def test_it_is_exactly_the_rational_model_at_any_rate_over_any_time(value: Rate, steps) -> None:
     bucket, model, now = TokenBucket(value, 0), Model(value), 0
@@ -116,7 +116,7 @@ def test_no_interval_sees_more_than_burst_and_rate_and_the_largest_taking(value,
             assert sum(inside) <= bound
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(60))
 @given(old=RATES, new=RATES, debt=AMOUNTS, span=st.integers(0, SECOND))
 def test_a_change_never_makes_a_debt_last_longer_nor_forgives_it(old: Rate, new: Rate, debt: int, span: int) -> None:
     """In tokens if the rate rises, in time if it falls; what is cut off is less than a nanosecond's worth."""
@@ -132,7 +132,7 @@ def test_a_change_never_makes_a_debt_last_longer_nor_forgives_it(old: Rate, new:
     assert until_paid(bucket) <= time
 
 
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(60))
 @given(old=RATES, new=RATES, tokens=AMOUNTS)
 def test_a_change_gives_no_free_burst(old: Rate, new: Rate, tokens: int) -> None:
     """What is at hand stays, up to the new capacity."""

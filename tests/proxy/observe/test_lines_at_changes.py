@@ -159,7 +159,7 @@ def check_changes(world: World) -> None:
             assert not any(line.seq < change.seq and line.start >= change.start for line in lines)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(steps=STEPS)
 def test_no_line_mixes_two_values_and_each_tells_what_its_bucket_earned(steps) -> None:
     changing = Changing()

@@ -227,7 +227,7 @@ def _is_behind(seq: int, losses: list[LossLine]) -> bool:
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
+TestLogMachine.settings = settings(max_examples=examples(30), stateful_step_count=40, deadline=None)
 
 
 def test_loss_is_declared_until_its_declaration_is_written(tmp_path: Path) -> None:

@@ -224,4 +224,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
+TestAnyOrder.settings = settings(max_examples=examples(12), stateful_step_count=25, deadline=None)

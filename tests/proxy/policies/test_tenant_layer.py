@@ -196,7 +196,7 @@ def _limits(draw: st.DrawFn) -> Limit:
     return Limit(messages, size, peak, peak_size, mode, published)
 
 
-@settings(max_examples=examples(500))
+@settings(max_examples=examples(100))
 @given(_limits() | st.just(Limit()), _limits() | st.just(Limit()))
 def test_the_stricter_of_two_lets_no_more_pass_than_either(limit: Limit, own: Limit) -> None:
     both = stricter(limit, own)

@@ -111,7 +111,7 @@ class Model:
         self.peers[client] = self._pair()
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps=STEPS, transports=st.sampled_from([KernelTransport, FakeTransport]))
 def test_the_places_are_those_of_the_producers_that_there_are(
     steps: list[Step], transports: type[FakeTransport]

@@ -98,7 +98,7 @@ class Both:
 
 
 # Without shrinking: of so many bytes it takes minutes.
-@settings(deadline=None, max_examples=examples(100), phases=[Phase.generate])
+@settings(deadline=None, max_examples=examples(20), phases=[Phase.generate])
 @given(turns=TURNS, transports=st.sampled_from([KernelTransport, FakeTransport]))
 def test_all_arrives_once_and_in_order(turns: list[Turn], transports: type[FakeTransport]) -> None:
     both = Both(transports)

@@ -156,7 +156,7 @@ def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("payload_kind", [SEND, MESSAGE])
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(kinds=FRAMES, actions=ACTIONS, limits=LIMITS, bounds=st.tuples(st.integers(1, 2000), st.integers(1, 2000)))
 def test_every_frame_comes_out_once_and_each_stream_in_order_whatever_happens(
     payload_kind: int, kinds: list[FrameKind], actions: list[Action], limits: list[int | None], bounds: tuple[int, int]

@@ -12,8 +12,10 @@ from hypothesis import settings
 
 from tests.proxy.live_admin import UNHURRIED, live_admin
 
-_EXAMPLES, _EXAMPLES_OF_FUZZ = 3, 8
-"""For each operation, after the several thousand requests that are tried at the bounds of what the page says."""
+_SAME = ["--phases", "examples,coverage", "--generation-deterministic"]
+"""Several thousand requests at the bounds of what the page allows."""
+_OTHERS = ["--max-examples", "8"]
+"""Eight generated requests for each operation, after those at the bounds, and calls that follow from answers."""
 _SETTINGS = Path(__file__).with_name("schemathesis.toml")
 _LIMITS = {
     "namespaces": {"acme/shop": {"publish": {"messages": 9}}},
@@ -26,9 +28,7 @@ _LIMITS = {
 def test_every_answer_is_one_that_the_page_tells(tmp_path: Path) -> None:
     """No 5xx, no status, header or body that is not on the page, and nothing wrong that is taken for right."""
     blocks = [{"address": "10.0.0.0/8"}]
-    is_same = settings().derandomize
-    chosen = ["--max-examples", str(_EXAMPLES if is_same else _EXAMPLES_OF_FUZZ)]
-    chosen += ["--generation-deterministic"] * is_same
+    chosen = _SAME if settings().derandomize else _OTHERS
     with live_admin(tmp_path / "policies.db", admin_access=UNHURRIED, limits=_LIMITS, blocks=blocks) as live:
         found = subprocess.run(
             [
