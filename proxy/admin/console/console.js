@@ -190,7 +190,7 @@ async function enter() {
   setText(at("caller"), `${visible(holder)}: ${access === "write" ? "may change" : "may read"} ${scope}`);
   document.body.classList.toggle("read-only", access !== "write");
   at("sign-in").hidden = true;
-  at("main").hidden = at("pause").hidden = false;
+  at("overview").hidden = at("pause").hidden = false;
   at("leave").hidden = !state.token;
 }
 
@@ -199,7 +199,7 @@ function leave(reason) {
   for (const table of [state.before, state.rates, state.histories, state.absent]) table.clear();
   for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
   for (const rows of Object.values(tables)) rows.show([], () => "");
-  at("main").hidden = at("pause").hidden = at("leave").hidden = true;
+  at("overview").hidden = at("pause").hidden = at("leave").hidden = true;
   setText(at("caller"), "");
   at("sign-in").hidden = false;
   at("token").focus();

@@ -11,6 +11,7 @@ import subprocess
 from asyncio import TaskGroup
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,12 @@ class Page:
             mobile=width < 600,
         )
         await self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    async def violations(self) -> list[str]:
+        """The rules of axe-core that the page breaks, each with the first element that breaks it."""
+        await self.value(files("axe_core_python").joinpath("axe.min.js").read_text())
+        found = await self.value("axe.run()")
+        return [f"{each['id']}: {each['help']}: {each['nodes'][0]['html']}" for each in found["violations"]]
 
     async def picture(self, path: Path) -> None:
         """Write what is seen to a PNG file."""

@@ -258,3 +258,18 @@ async def test_phone_has_no_sideways_scrolling(page: Page, scheme: str) -> None:
     await page.click("#limits tbody button.link")
     await page.until("document.getElementById('limit').open")
     assert await page.value("document.getElementById('limit').scrollWidth") <= 360
+    assert await page.violations() == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_page_and_dialogs_are_accessible(page: Page, scheme: str) -> None:
+    await page.look_as(1280, 900, scheme=scheme)
+    assert await page.violations() == []
+    await sign_in(page, OPS)
+    assert await page.violations() == []
+    row = "#streams tbody td:last-child button"
+    for button, dialog in ((row, "block"), (f"{row}:nth-of-type(2)", "kick"), ("#limits tbody button.link", "limit")):
+        await page.click(button)
+        await page.until(f"document.getElementById('{dialog}').open")
+        assert await page.violations() == []
+        await page.press("Escape")
