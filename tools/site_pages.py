@@ -8,7 +8,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 _ROOT = Path(__file__).resolve().parents[1]
-_ABOVE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")
+_ABOVE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]*)(#[^)\s]*)?\)")
 
 
