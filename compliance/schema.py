@@ -202,6 +202,8 @@ BOOT = ("proxy_id", "boot_id")
 LIMITER = ("proxy_id", "boot_id", "direction", "level", "name")
 OBSERVED = "observe"
 """The `mode` of a limit that only observes."""
+STEP_S = 0.1
+"""Seconds of the smallest step of a clock: clocks are slewed by less, and both clocks alike."""
 REJECTING = "reject"
 """The `mode` of a limit that refuses entries with an error in place of holding them."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from compliance import storage
@@ -31,6 +32,7 @@ class LogTables:
         quarantine: Malformed lines: `file`, `line`, `text`, `reason`.
         copies: Lines whose number another line in `rows` has; they are in no other table.
         lines: How many rows there are.
+        malformed: How many malformed lines there are.
         duplicates: How many copies of lines were read.
         newer: How often which fields were seen that this version does not know.
         passed_over: Files of the log's folder that were not read, and what helps; empty for none.
@@ -38,11 +40,12 @@ class LogTables:
     """
 
     rows: DataFrame
-    runs: DataFrame
-    gaps: DataFrame
+    runs: pa.Table
+    gaps: pa.Table
     quarantine: DataFrame
     copies: DataFrame
     lines: int
+    malformed: int
     duplicates: int
     newer: Mapping[str, int]
     passed_over: str = ""
@@ -86,11 +89,12 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
     missing = {run: span.missing for run, span in every.by_run().items()}
     return LogTables(
         rows=both.rows,
-        runs=spark.createDataFrame(run_table(runs, missing)),
-        gaps=spark.createDataFrame(gap_table(runs)),
+        runs=run_table(runs, missing),
+        gaps=gap_table(runs),
         quarantine=malformed_of(spark, places, ledger).drop("day"),
         copies=both.copies,
         lines=sum(span.there for span in runs.values()),
+        malformed=every.malformed,
         duplicates=sum(span.read - span.there for span in runs.values()),
         newer=dict(sorted(every.newer.items(), key=lambda field: -field[1])[:MOST_NEWER]),
         **_passed_over(places),

@@ -340,3 +340,18 @@ class LossFacts(Struct, frozen=True, kw_only=True):
     """Null if unknown."""
     lost_from: datetime
     lost_until: datetime
+
+
+class RoleFacts(Struct, frozen=True, kw_only=True):
+    """The proof of a limited role, on one proxy in one direction: its clients' lines say proved, claimed, or both.
+
+    Args:
+        is_proved: Sluice verified the role in some line of a stream.
+        is_claimed: It did not in some line, and the broker let the client in.
+    """
+
+    proxy_id: str
+    direction: str
+    name: str
+    is_proved: bool
+    is_claimed: bool

@@ -5,8 +5,7 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from compliance.judging.clocks import STEP_S
-from compliance.schema import BOOT, LIMITER, OBSERVED, has_share, rfc3339, seconds
+from compliance.schema import LIMITER, OBSERVED, STEP_S, has_share, rfc3339, seconds
 from limiter import levels as limiting
 
 _OF_ONE = {limiting.SUBSCRIPTION, limiting.PRODUCER}
@@ -246,10 +245,6 @@ def _unit(unit: str) -> Column:
     )
 
 
-TOPIC = ("tenant", "namespace", "topic", "direction")
-STREAM = (*BOOT, "connection_id", "stream_id", *TOPIC)
-_PASSED = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
-_LOST = ("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes")
 _IN_FORCE = (*_LIMITS, "shared_messages", "shared_bytes", "source", "mode", "tenant", "namespace")
 _COUNTED = ("passed_messages", "passed_bytes", "rejected_messages", "rejected_bytes")
 _PUBLISHED = ("published_messages", "published_bytes")
@@ -273,56 +268,6 @@ def limiter_facts(limit_lines: DataFrame) -> DataFrame:
     return sums.select("*", "in_force.*").drop("in_force")
 
 
-def role_facts(limit_lines: DataFrame, interval_lines: DataFrame) -> DataFrame:
-    """Tell of each role that has a limit how its clients came by it, as `RoleFacts`."""
-    key = ["proxy_id", "direction", "name"]
-    limited = limit_lines.where(F.col("level") == "role").select(*key).distinct()
-    streams = interval_lines.where(F.col("client_role") != "").withColumn("name", F.col("client_role"))
-    is_proved = F.coalesce("role_is_proved", F.lit(False))
-    roles = streams.join(F.broadcast(limited), on=key, how="left_semi").groupBy(*key)
-    return roles.agg(F.bool_or(is_proved).alias("is_proved"), F.bool_or(~is_proved).alias("is_claimed"))
-
-
-def topic_facts(interval_lines: DataFrame) -> DataFrame:
-    """Sum up each topic and direction over everything, as `TopicFacts`; held is what the streams' last lines say."""
-    last = F.struct("held_messages", "held_bytes", "limit_level", "limit_messages", "limit_bytes", "end")
-    streams = interval_lines.groupBy(*STREAM).agg(
-        *_totals_of(*_PASSED, *_LOST, "throttled_ms"),
-        F.max("delay_max_ms").alias("delay_max_ms"),
-        F.min("start").alias("first"),
-        F.max("end").alias("last_end"),
-        F.max_by(last, "seq").alias("last"),
-    )
-    limit = F.struct("last.limit_level", "last.limit_messages", "last.limit_bytes")
-    topics = streams.groupBy(*TOPIC).agg(
-        *_totals_of(*_PASSED, *_LOST),
-        F.sum("last.held_messages").alias("held_messages"),
-        F.sum("last.held_bytes").alias("held_bytes"),
-        (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
-        F.max("delay_max_ms").alias("delay_max_ms"),
-        F.max_by(limit, "last.end").alias("limit"),
-        rfc3339(F.min("first")).alias("first"),
-        rfc3339(F.max("last_end")).alias("last"),
-    )
-    return topics.select("*", "limit.*").drop("limit")
-
-
-def usage_facts(interval_lines: DataFrame) -> DataFrame:
-    """Sum up each topic and direction per UTC day, as `UsageFacts`; a line counts on the day in which it starts."""
-    day = F.date_format("day", "yyyy-MM-dd").alias("day")
-    return interval_lines.groupBy(day, *TOPIC).agg(*_totals_of(*_PASSED))
-
-
-def tenant_day_facts(interval_lines: DataFrame) -> DataFrame:
-    """Sum up each tenant and direction per UTC day, as `TenantDayFacts`."""
-    day = F.date_format("day", "yyyy-MM-dd").alias("day")
-    minute = F.date_trunc("minute", "start").alias("minute")
-    minutes = interval_lines.groupBy(day, "tenant", "direction", minute).agg(*_totals_of(*_PASSED, "throttled_ms"))
-    peaks = ((F.max(f"passed_{unit}") / 60).alias(f"peak_{unit}_per_s") for unit in ("messages", "bytes"))
-    throttled = (_total_of(F.col("throttled_ms")) / 1e3).alias("throttled_s")
-    return minutes.groupBy("day", "tenant", "direction").agg(*_totals_of(*_PASSED), *peaks, throttled)
-
-
 def whole_limit(unit: str) -> Column:
     """Return the limit of one unit in a limiter's line; of a share, that of the whole fleet."""
     return F.coalesce(f"shared_{unit}", f"limit_{unit}")
@@ -332,10 +277,6 @@ def _configured(unit: str) -> Column:
     """The limit without the publish rate that it is relative to; of a share, that of the whole fleet."""
     published = F.coalesce(F.col(f"published_{unit}"), F.lit(0.0))
     return F.round(whole_limit(unit) - published, 6)
-
-
-def _totals_of(*names: str) -> list[Column]:
-    return [_total_of(F.col(name)).alias(name) for name in names]
 
 
 def _total_of(values: Column) -> Column:

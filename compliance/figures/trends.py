@@ -2,36 +2,49 @@
 
 from typing import NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from compliance.figures.facts import ChangeFacts
 from compliance.figures.rates import LIMIT_KEY, spread, whole_limit
+from compliance.figures.sums import listed
 from compliance.schema import LIMITER, OBSERVED, rfc3339
 
 _SHOWN = 500
 
 
-def change_facts(change_lines: DataFrame, limit_lines: DataFrame) -> DataFrame:
-    """List settings made, files reloaded, and values of limits that changed, as `ChangeFacts`."""
-    return _set(change_lines).unionByName(_values(limit_lines))
+CHANGES = listed(
+    "change", "start", "mono_us", "duration_ms", "what", "setting", "name", "before", "after", "who", "address"
+)
 
 
-def _set(change_lines: DataFrame) -> DataFrame:
-    kind = F.when(F.col("what") == "file", "reload").otherwise("set").alias("kind")
-    return change_lines.select(
-        rfc3339(F.col("start")).alias("at"),
-        kind,
-        "proxy_id",
-        F.concat_ws(" of ", "what", F.nullif(F.col("setting"), F.lit(""))).alias("what"),
-        "name",
-        _text(F.col("before")).alias("before"),
-        _text(F.col("after")).alias("after"),
-        F.concat_ws(" from ", "who", F.nullif(F.col("address"), F.lit(""))).alias("who"),
-    )
+def set_facts(changes: pa.Table) -> list[ChangeFacts]:
+    """List settings made, and files reloaded.
+
+    Args:
+        changes: As `CHANGES`.
+    """
+    return [
+        ChangeFacts(
+            at=row["start"],
+            kind="reload" if row["what"] == "file" else "set",
+            proxy_id=row["proxy_id"],
+            what=" of ".join(filter(None, (row["what"], row["setting"]))),
+            name=row["name"],
+            before=(row["before"] or "")[:_SHOWN],
+            after=(row["after"] or "")[:_SHOWN],
+            who=" from ".join(filter(None, (row["who"], row["address"]))),
+        )
+        for row in changes.to_pylist()
+    ]
 
 
-def _values(limit_lines: DataFrame) -> DataFrame:
-    """Lines whose limit is not that of the line before; limits that follow the publish rate always change."""
+def value_facts(limit_lines: DataFrame) -> DataFrame:
+    """List values of limits that changed, as `ChangeFacts`: the line before has another one.
+
+    Limits that follow the publish rate always change.
+    """
     by_seq = Window.partitionBy(*LIMITER).orderBy("seq")
     value = F.when(F.coalesce("published_messages", "published_bytes").isNull(), _limit())
     lines = limit_lines.withColumn("value", value).withColumn("was", F.lag("value").over(by_seq))
@@ -59,16 +72,6 @@ def _limit() -> Column:
     mode = F.when(F.col("mode") != "enforce", F.concat(F.lit("mode "), F.col("mode")))
     text = F.concat_ws(", ", one("messages"), one("bytes"), mode)
     return F.when(text == "", "no limit").otherwise(text)
-
-
-def _text(value: Column) -> Column:
-    return F.coalesce(F.substring(value, 1, _SHOWN), F.lit(""))
-
-
-def loss_facts(loss_lines: DataFrame) -> DataFrame:
-    """List what proxies report of lost lines, as `LossFacts`."""
-    times = (rfc3339(F.col(name)).alias(name) for name in ("lost_from", "lost_until"))
-    return loss_lines.select("proxy_id", "of_boot", "cause", "detail", "lost_lines", *times)
 
 
 NEAR = 0.8

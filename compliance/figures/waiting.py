@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, of_limiters, spread
-from compliance.schema import BOOT, LIMITER, OBSERVED, rfc3339, seconds
+from compliance.schema import LIMITER, OBSERVED, rfc3339, seconds
 
 _STILL_ONE_S = 0.001
 
@@ -34,115 +34,6 @@ def episode_facts(limit_lines: DataFrame) -> DataFrame:
         F.first("tenant").alias("tenant"), F.first("namespace").alias("namespace"), F.sum("span_s").alias("span_s")
     )
     return waited.join(spans, on=list(LIMIT_KEY), how="inner")
-
-
-def delay_facts(interval_lines: DataFrame, *, by_topic: bool) -> DataFrame:
-    """Delays, as `DelayFacts`: of each topic and direction, or of all topics by direction and reason."""
-    subject = ("tenant", "namespace", "topic") if by_topic else ("reason",)
-    keys = (*subject, "direction")
-    sums = interval_lines.groupBy(*keys).agg(
-        F.sum("passed_messages").alias("passed_messages"),
-        F.coalesce(F.sum("delay_sum_ms"), F.lit(0.0)).alias("delay_sum_ms"),
-        F.max("delay_max_ms").alias("delay_max_ms"),
-    )
-    buckets = interval_lines.select(*keys, F.posexplode("delay_hist").alias("bucket", "held")).groupBy(*keys, "bucket")
-    counted = buckets.agg(F.sum("held").alias("held")).where(F.col("held") > 0)
-    merged = counted.groupBy(*keys).agg(
-        F.sum("held").alias("held_messages"),
-        F.map_from_entries(F.collect_list(F.struct("bucket", "held"))).alias("by_bucket"),
-        F.max("bucket").alias("highest"),
-    )
-    places = F.sequence(F.lit(0), F.col("highest"))
-    hist = F.transform(places, lambda place: F.coalesce(F.try_element_at("by_bucket", place), F.lit(0)))
-    joined = sums.join(merged, on=list(keys), how="left").select(
-        *keys,
-        "passed_messages",
-        "delay_sum_ms",
-        "delay_max_ms",
-        F.coalesce("held_messages", F.lit(0)).alias("held_messages"),
-        F.coalesce(hist, F.array().cast("array<long>")).alias("hist"),
-    )
-    absent = {name: F.lit("") for name in ("tenant", "namespace", "topic", "reason") if name not in keys}
-    return joined.withColumns(absent)
-
-
-def pause_facts(throttle_lines: DataFrame) -> DataFrame:
-    """Pauses of reading by side and cause, as `PauseFacts`."""
-    paused_s = F.col("duration_ms") / 1e3
-    return throttle_lines.groupBy("side", "cause").agg(
-        F.count("*").alias("pauses"),
-        F.count_distinct("proxy_id", "boot_id", "connection_id").alias("connections"),
-        F.sum(paused_s).alias("total_s"),
-        F.max(paused_s).alias("longest_s"),
-    )
-
-
-def refusal_facts(reject_lines: DataFrame) -> DataFrame:
-    """Lookups, producers and consumers that were refused, by reason, as `RefusalFacts`."""
-    return reject_lines.groupBy("reason").agg(
-        F.sum("rejected").alias("rejected"),
-        F.count_distinct("proxy_id", "boot_id", "connection_id").alias("connections"),
-        rfc3339(F.min("start")).alias("first"),
-        rfc3339(F.max("end")).alias("last"),
-        F.substring(F.max_by("detail", F.struct("end", "detail")), 1, 300).alias("example"),
-    )
-
-
-CONNECTION = (*BOOT, "connection_id")
-MOST_OFFENDERS = 50
-OVER = 1.0
-FEW_OVER = 1.01
-"""A smaller excess that affects no other stream is the burst with which a bucket begins."""
-
-
-def neighbour_facts(interval_lines: DataFrame, throttle_lines: DataFrame) -> DataFrame:
-    """Return the worst offenders, each with the victim on its connection that waited longest, as `NeighbourFacts`."""
-    streams = stream_ratios(interval_lines)
-    offenders = streams.where(F.col("ratio") > OVER).orderBy(F.desc("ratio"), "topic").limit(MOST_OFFENDERS)
-    victims = streams.where((F.coalesce("ratio", F.lit(0.0)) <= OVER) & (F.col("throttled_s") > 0))
-    suffered = F.struct("throttled_s", "topic", "delay_max_ms", "reason")
-    on_connection = victims.groupBy(*CONNECTION).agg(F.max(suffered).alias("victim"), F.count("*").alias("victims"))
-    paused = throttle_lines.groupBy(*CONNECTION).agg((F.sum("duration_ms") / 1e3).alias("paused_s"))
-    joined = offenders.join(on_connection, on=list(CONNECTION), how="left").join(
-        paused, on=list(CONNECTION), how="left"
-    )
-    is_felt = F.col("victims").isNotNull() | F.col("paused_s").isNotNull()
-    return joined.where((F.col("ratio") > FEW_OVER) | is_felt).select(
-        *CONNECTION,
-        "client_address",
-        F.col("topic").alias("offender"),
-        F.col("stream_id").alias("offender_stream"),
-        "direction",
-        "ratio",
-        F.col("throttled_s").alias("offender_throttled_s"),
-        F.coalesce("paused_s", F.lit(0.0)).alias("paused_s"),
-        F.col("victim.topic").alias("victim"),
-        _or(F.col("victim.throttled_s"), 0.0).alias("victim_throttled_s"),
-        _or(F.col("victim.delay_max_ms"), 0.0).alias("victim_delay_max_ms"),
-        _or(F.col("victim.reason"), "").alias("victim_reason"),
-        _or(F.col("victims"), 0).alias("victims"),
-    )
-
-
-def stream_ratios(interval_lines: DataFrame) -> DataFrame:
-    """Add `ratio` to each stream: offered over its lowest limit, in the unit in which that is larger."""
-    seconds = F.col("duration_ms") / 1e3
-    due = {unit: F.col(f"limit_{unit}") * seconds for unit in ("messages", "bytes")}
-    is_limited = {unit: F.col(f"limit_{unit}").isNotNull() for unit in due}
-    sums = interval_lines.groupBy(*CONNECTION, "stream_id", "topic", "direction").agg(
-        *(F.sum(amount).alias(f"due_{unit}") for unit, amount in due.items()),
-        *(F.sum(F.when(is_limited[unit], F.col(f"offered_{unit}"))).alias(f"offered_{unit}") for unit in due),
-        (F.sum("throttled_ms") / 1e3).alias("throttled_s"),
-        F.max("delay_max_ms").alias("delay_max_ms"),
-        F.coalesce(F.max_by("reason", F.when(F.col("reason") != "", F.col("seq"))), F.lit("")).alias("reason"),
-        F.first("client_address").alias("client_address"),
-    )
-    ratios = (F.try_divide(F.col(f"offered_{unit}"), F.col(f"due_{unit}")) for unit in due)
-    return sums.withColumn("ratio", F.greatest(*ratios))
-
-
-def _or(value: Column, otherwise: object) -> Column:
-    return F.coalesce(value, F.lit(otherwise))
 
 
 CONTENDED_STEP_S = 10

@@ -3,12 +3,15 @@
 `account.py` finds contradictions within one limiter's replay.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from compliance.figures.rates import scoped
 from compliance.judging.judge import is_exempt
 from compliance.schema import BOOT, LIMITER, rfc3339
+from compliance.session import local_frame
 from limiter import levels as limiting
 
 _OF_ALL = ("proxy", "tenant", "namespace")
@@ -17,13 +20,13 @@ _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.i
 """Levels whose limits apply to all messages published under their names."""
 
 
-def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> DataFrame:
+def outsiders(intervals: DataFrame, limits: DataFrame, changes: Sequence[tuple[str, str, int]]) -> DataFrame:
     """Find, for each limit, the first line of a stream of its name that claims not to be under it, as `DoubtFacts`.
 
     Args:
         intervals: All lines of streams, on the axis.
         limits: All lines of limiters, on the same.
-        changes: All lines of changes. In a span with a change, a line names the limits at its end only.
+        changes: Run and time of each change. In a span with a change, a line names the limits at its end only.
     """
     named_levels = F.split("limit_levels", " ")
     lines = intervals.where(~is_exempt() & (F.col("passed_messages") > 0))
@@ -49,9 +52,8 @@ def outsiders(intervals: DataFrame, limits: DataFrame, changes: DataFrame) -> Da
         is_steady.alias("steady"),
         F.struct("file", "seq", "line").alias("place"),
     )
-    moments = F.broadcast(
-        changes.select(*(F.col(name).alias(f"of_{name}") for name in BOOT), F.col("start_us").alias("at_us"))
-    )
+    columns = dict.fromkeys((f"of_{name}" for name in BOOT), "string") | {"at_us": "long"}
+    moments = F.broadcast(local_frame(intervals.sparkSession, changes, columns))
     is_changed = (
         (F.col("proxy_id") == F.col("of_proxy_id"))
         & (F.col("boot_id") == F.col("of_boot_id"))

@@ -5,17 +5,21 @@ of `end` less `mono_us` from one moment of the log to the next one.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import reduce
+from operator import itemgetter
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Window
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from compliance.schema import BOOT, rfc3339
+from compliance.figures.sums import Grouping, Latest, Sum, with_columns
+from compliance.judging.facts import ClockStepFacts, LinePlace
+from compliance.schema import BOOT, STEP_S
 from compliance.session import local_frame
-
-STEP_S = 0.1
-"""Seconds of the smallest step of a clock: clocks are slewed by less, and both clocks alike."""
-_PLACE = ("file", "seq", "line")
 
 
 class RunClock(NamedTuple):
@@ -35,38 +39,88 @@ class RunClock(NamedTuple):
 Clocks = Mapping[tuple[str, str], RunClock]
 
 
-def moments_of(lines: DataFrame) -> DataFrame:
-    """Return the moments at which lines of a run end: `mono_us`, `ahead_us` (the wall clock's lead), and one line.
-
-    Args:
-        lines: With the columns of all kinds; lines of streams, limiters and heartbeats at the least.
-    """
-    ahead = (F.unix_micros("end") - F.col("mono_us")).alias("ahead_us")
-    one = F.min(F.struct("seq", ahead, "end", "file", "line")).alias("one")
-    return lines.groupBy(*BOOT, "mono_us").agg(one).select(*BOOT, "mono_us", "one.*")
+_SOURCE = (*BOOT, "file")
+_MOMENTS = Grouping((*_SOURCE, "mono_us"), latest=(Latest(("before",), ("ahead_us", "end", "seq", "line")),))
+_COLUMNS = (*BOOT, "mono_us", "end", "seq", "file", "line")
 
 
-def clocks_of(moments: DataFrame) -> Clocks:
+def _moments(lines: pa.Table) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+    """Return the moments at which lines of a run end, in the order of each file, and which are the first of one."""
+    lines = lines.filter(lines["mono_us"].is_valid())  # lines of newer kinds have none
+    ahead_us = pc.subtract(lines["end"].cast(pa.int64()), lines["mono_us"])
+    moments = _MOMENTS.of(with_columns(lines, ahead_us=ahead_us, before=pc.negate(lines["seq"])))
+    moments = moments.sort_by([(name, "ascending") for name in _MOMENTS.keys])
+    is_first = np.ones(len(moments), np.bool_)
+    same = [pc.equal(moments[name].slice(1), moments[name].slice(0, max(0, len(moments) - 1))) for name in _SOURCE]
+    is_first[1:] = ~reduce(pc.and_, same).to_numpy()
+    return moments, is_first
+
+
+def _steps(lines: pa.Table) -> pa.Table:
+    moments, is_first = _moments(lines)
+    after = np.flatnonzero(~is_first)
+    return _stepped(moments.take(after), moments.take(after - 1))
+
+
+def _stepped(after: pa.Table, before: pa.Table) -> pa.Table:
+    size_s = pa.array((after["ahead_us"].to_numpy() - before["ahead_us"].to_numpy()) / 1e6)
+    both = with_columns(after, size_s=size_s, end_before=before["end"], mono_us_before=before["mono_us"])
+    return both.filter(pc.greater(pc.abs(size_s), STEP_S))
+
+
+def _spans(lines: pa.Table) -> pa.Table:
+    moments, is_first = _moments(lines)
+    last = moments.take(np.flatnonzero(np.append(is_first[1:], [True] * (len(moments) > 0))))
+    of_last = {f"last_{name}": last[name] for name in ("mono_us", "ahead_us", "end")}
+    return with_columns(moments.filter(is_first), **of_last)
+
+
+_OF_STEP = ("size_s", "end_before", "mono_us_before", "end", "seq", "line")
+CLOCK_STEPS = Sum(_COLUMNS, _steps, Grouping((*_MOMENTS.keys, *_OF_STEP)))
+"""Steps of wall clocks within the lines of a file that a task read together."""
+_OF_SPAN = ("ahead_us", "end", "seq", "line", "last_mono_us", "last_ahead_us", "last_end")
+CLOCK_SPANS = Sum(_COLUMNS, _spans, Grouping((*_MOMENTS.keys, *_OF_SPAN)))
+"""The first and the last moment of each run in such lines."""
+
+
+def clocks_of(spans: pa.Table) -> Clocks:
     """Return the axis of each run."""
-    of_run = moments.groupBy(*BOOT).agg(F.min_by("ahead_us", "mono_us"), F.min("mono_us"), F.max("mono_us"))
+    runs = Grouping(BOOT, most=("last_mono_us",), latest=(Latest(("before",), ("mono_us", "ahead_us")),))
     return {
-        (proxy_id, boot_id): RunClock(ahead, ahead + first, ahead + last)
-        for proxy_id, boot_id, ahead, first, last in of_run.collect()
+        (row["proxy_id"], row["boot_id"]): RunClock(
+            row["ahead_us"], row["ahead_us"] + row["mono_us"], row["ahead_us"] + row["last_mono_us"]
+        )
+        for row in runs.of(with_columns(spans, before=pc.negate(spans["mono_us"]))).to_pylist()
     }
 
 
-def step_facts(moments: DataFrame) -> DataFrame:
-    """Find the steps of wall clocks, as `ClockStepFacts`."""
-    in_order = Window.partitionBy(*BOOT).orderBy("mono_us")
-    before = {f"{name}_before": F.lag(name).over(in_order) for name in ("ahead_us", "end")}
-    stepped = moments.withColumns(before).withColumn("size_s", (F.col("ahead_us") - F.col("ahead_us_before")) / 1e6)
-    return stepped.where(F.abs("size_s") > STEP_S).select(
-        *BOOT,
-        "size_s",
-        rfc3339(F.col("end_before")).alias("first"),
-        rfc3339(F.col("end")).alias("last"),
-        F.struct(*_PLACE).alias("line"),
-    )
+def step_facts(steps: pa.Table, spans: pa.Table) -> list[ClockStepFacts]:
+    """Find the steps of wall clocks: in lines that were read together, and between such lines.
+
+    Where files overlap in time, several may show one step.
+    """
+    in_order = spans.sort_by([(name, "ascending") for name in (*BOOT, "mono_us")]).to_pylist()
+    found = steps.to_pylist()
+    last: dict[str, Any] = {}
+    for span in in_order:
+        if not last or any(last[name] != span[name] for name in BOOT):
+            last = span
+            continue
+        size_s = (span["ahead_us"] - last["last_ahead_us"]) / 1e6
+        if span["mono_us"] > last["last_mono_us"] and abs(size_s) > STEP_S:
+            before = {"end_before": last["last_end"], "mono_us_before": last["last_mono_us"]}
+            found.append(span | before | {"size_s": size_s})
+        last = max(last, span, key=itemgetter("last_mono_us"))
+    facts: list[ClockStepFacts] = []
+    until: dict[tuple[str, str], int] = {}
+    for row in sorted(found, key=itemgetter("mono_us", "mono_us_before", "seq")):
+        run = row["proxy_id"], row["boot_id"]
+        if row["mono_us_before"] >= until.get(run, row["mono_us_before"]):
+            until[run] = row["mono_us"]
+            place = LinePlace(file=row["file"], seq=row["seq"], line=row["line"])
+            times = {"first": row["end_before"], "last": row["end"]}
+            facts.append(ClockStepFacts(proxy_id=run[0], boot_id=run[1], size_s=row["size_s"], line=place, **times))
+    return facts
 
 
 def with_axis(lines: DataFrame, clocks: Clocks) -> DataFrame:
@@ -78,3 +132,13 @@ def with_axis(lines: DataFrame, clocks: Clocks) -> DataFrame:
     start = end - F.round(F.col("duration_ms") * 1e3).cast("long")
     joined = lines.join(ahead, on=list(BOOT), how="left")
     return joined.withColumns({"start_us": start, "end_us": end}).drop("run_ahead_us")
+
+
+def on_axis(lines: pa.Table, clocks: Clocks) -> list[dict[str, Any]]:
+    """Return few lines as rows, with `start_us` and `end_us` as `with_axis`."""
+    rows: list[dict[str, Any]] = lines.to_pylist()
+    for row in rows:
+        clock = clocks.get((row["proxy_id"], row["boot_id"]))
+        row["end_us"] = row["mono_us"] + (clock.ahead_us if clock else 0)
+        row["start_us"] = row["end_us"] - round(row["duration_ms"] * 1e3)
+    return rows

@@ -35,6 +35,7 @@ from compliance.figures.facts import (
     RateFacts,
     RefusalFacts,
     ReplayFacts,
+    RoleFacts,
     TenantDayFacts,
 )
 from compliance.figures.what_if import Proposal
@@ -582,21 +583,6 @@ class QuarantineFacts(Struct, frozen=True, kw_only=True):
     lines: int
     example: str
     """The beginning of one such line."""
-
-
-class RoleFacts(Struct, frozen=True, kw_only=True):
-    """The proof of a limited role, on one proxy in one direction: its clients' lines say proved, claimed, or both.
-
-    Args:
-        is_proved: Sluice verified the role in some line of a stream.
-        is_claimed: It did not in some line, and the broker let the client in.
-    """
-
-    proxy_id: str
-    direction: str
-    name: str
-    is_proved: bool
-    is_claimed: bool
 
 
 class Facts(Struct, frozen=True, kw_only=True):

@@ -4,61 +4,164 @@ A heartbeat *covers* its span if every line since the heartbeat before it is the
 without having said that it ends may be lost though no number is missing.
 """
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import reduce
+from functools import partial
+from typing import Any
 
 import msgspec
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import WindowSpec
 
 from accesslog.record import Kinds
-from compliance.judging.facts import RunFacts, cut_off
-from compliance.schema import BOOT, rfc3339
+from compliance.figures.sums import Grouping, Sum, itself, listed, ones, with_columns
+from compliance.judging.facts import GapFacts, LinePlace, QuarantineFacts, RunFacts, StandstillFacts, cut_off
+from compliance.schema import BOOT
 
-PLACE = ("file", "seq", "line")
-"""The columns of a `LinePlace`."""
-
-
+RunId = tuple[str, str]
 _NEWER_VERSION = rf"^({'|'.join(Kinds.BY_NAME)}) \(version \d+\)$"
 """The name of lines of a known kind and an unknown version; see `compliance.schema`."""
 
 
-def _by_seq() -> WindowSpec:
-    return Window.partitionBy(*BOOT).orderBy("seq")
+def run_of(row: Mapping[str, Any]) -> RunId:
+    """Return the run of a row."""
+    return row["proxy_id"], row["boot_id"]
 
 
-def gap_facts(holes: DataFrame, lines: DataFrame) -> DataFrame:
-    """Find where numbers are missing, as `GapFacts`.
+def _ends(lines: pa.Table) -> pa.Table:
+    begin_us = pc.subtract(
+        lines["mono_us"],
+        pc.round(pc.multiply(lines["duration_ms"], 1e3), round_mode="half_towards_infinity").cast(pa.int64()),
+    )
+    is_beat, is_counted = pc.equal(lines["kind"], "heartbeat"), pc.is_in(lines["kind"], pa.array(["interval", "limit"]))
+    last = {"beat": pc.if_else(is_beat, lines["seq"], None), "counted": pc.if_else(is_counted, lines["seq"], None)}
+    return with_columns(lines, begin_us=begin_us, **last)
+
+
+ENDS = Sum(
+    (*BOOT, "kind", "seq", "mono_us", "duration_ms"),
+    _ends,
+    Grouping(BOOT, least=("begin_us",), most=("mono_us", "beat", "counted")),
+)
+"""The begin and the end of each run, by the monotonic clock, and its last lines of heartbeats and of amounts."""
+BEATS = listed("heartbeat", "end", "mono_us", "duration_ms", "dropped_lines", "complete_until", "fleet")
+LOSSES = listed("loss", "of_boot", "cause", "detail", "lost_lines", "lost_from", "lost_until")
+STANDSTILLS = listed("standstill", "start", "end", "mono_us", "duration_ms", "file", "line")
+
+
+def _unknown(lines: pa.Table) -> pa.Table:
+    unknown = lines.filter(pc.invert(pc.is_in(lines["kind"], pa.array(list(Kinds.BY_NAME)))))
+    is_newer = pc.match_substring_regex(unknown["kind"], _NEWER_VERSION)
+    return with_columns(unknown, is_newer=is_newer, lines=ones(unknown))
+
+
+UNKNOWN = Sum((*BOOT, "seq", "kind"), _unknown, Grouping((*BOOT, "seq", "kind", "is_newer"), sums=("lines",)))
+"""Lines of kinds or versions that this report does not know; for the judging those of known kinds are missing."""
+
+
+RUNS_OF_FILES = Sum(("file", *BOOT), itself, Grouping(("file", *BOOT)))
+"""The runs that have lines in each file."""
+
+
+def after_gaps(gaps: pa.Table) -> Sum:
+    """Return the lines after gaps, by which the gaps are placed.
 
     Args:
-        holes: As `stream.seen.gap_table`.
-        lines: Of all kinds, with their places.
+        gaps: As `stream.ledger.gap_table`.
     """
-    behind = F.col("after_seq") + F.col("missing") + 1
-    numbered = holes.withColumn("seq", behind)
-    return lines.join(F.broadcast(numbered), on=[*BOOT, "seq"], how="inner").select(
-        *BOOT, "after_seq", "missing", rfc3339(F.col("start")).alias("until"), F.struct(*PLACE).alias("behind")
-    )
+    after = pc.add(pc.add(gaps["after_seq"], gaps["missing"]), 1)
+    numbers = with_columns(gaps, seq=after).select([*BOOT, "seq"])
+    columns = (*BOOT, "seq", "start", "file", "line")
+    return Sum(columns, partial(_numbered, numbers), Grouping(columns))
 
 
-def malformed_of(quarantine: DataFrame, lines: DataFrame) -> DataFrame:
-    """Per run: how many malformed lines may be its own.
+def _numbered(numbers: pa.Table, lines: pa.Table) -> pa.Table:
+    if not len(numbers):
+        return lines.slice(0, 0)
+    return lines.join(numbers, keys=[*BOOT, "seq"], join_type="left semi")
+
+
+def gap_facts(gaps: pa.Table, after: pa.Table) -> list[GapFacts]:
+    """Find where numbers are missing.
+
+    Args:
+        gaps: As `stream.ledger.gap_table`.
+        after: As `after_gaps`.
+    """
+    lines = {(*run_of(row), row["seq"]): row for row in after.to_pylist()}
+    found = []
+    for gap in gaps.to_pylist():
+        if line := lines.get((*run_of(gap), gap["after_seq"] + gap["missing"] + 1)):
+            place = LinePlace(file=line["file"], seq=line["seq"], line=line["line"])
+            found.append(msgspec.convert(gap | {"until": line["start"], "behind": place}, GapFacts))
+    return found
+
+
+def standstill_facts(standstills: pa.Table) -> list[StandstillFacts]:
+    """List the times in which proxies did nothing.
+
+    Args:
+        standstills: As `STANDSTILLS`.
+    """
+    return [
+        StandstillFacts(
+            proxy_id=row["proxy_id"],
+            boot_id=row["boot_id"],
+            start=row["start"],
+            end=row["end"],
+            lasted_s=row["duration_ms"] / 1e3,
+            line=LinePlace(file=row["file"], seq=row["seq"], line=row["line"]),
+        )
+        for row in standstills.to_pylist()
+    ]
+
+
+def _malformed(lines: pa.Table) -> pa.Table:
+    of_run = [pc.extract_regex(lines["text"], rf'"{name}"\s*:\s*"(?P<value>[^"\\]*)"') for name in BOOT]
+    named = {f"own_{name}": pc.struct_field(match, "value") for name, match in zip(BOOT, of_run, strict=True)}
+    return with_columns(lines, lines=ones(lines), **named)
+
+
+MALFORMED = Sum(
+    ("file", "reason", "text"),
+    _malformed,
+    Grouping(("file", "reason", *(f"own_{name}" for name in BOOT)), sums=("lines",), least=("text",)),
+)
+"""Malformed lines by file, reason, and the run that they name."""
+
+
+def quarantine_facts(malformed: pa.Table) -> list[QuarantineFacts]:
+    """List malformed lines by file and reason.
+
+    Args:
+        malformed: As `MALFORMED`.
+    """
+    groups = Grouping(("file", "reason"), sums=("lines",), least=("text",)).of(malformed)
+    return [msgspec.convert(row | {"example": row["text"][:300]}, QuarantineFacts) for row in groups.to_pylist()]
+
+
+def malformed_of(malformed: pa.Table, runs_of_files: pa.Table) -> Counter[RunId]:
+    """Return per run how many malformed lines may be its own.
 
     A line that still names its run is that run's; another may be of each run that has lines in its file.
     """
-    named = {name: F.regexp_extract("text", rf'"{name}"\s*:\s*"([^"\\]*)"', 1) for name in BOOT}
-    lines_of_text = quarantine.withColumns({f"own_{name}": text for name, text in named.items()})
-    has_name = (F.col("own_proxy_id") != "") & (F.col("own_boot_id") != "")
-    own = lines_of_text.where(has_name).select(*(F.col(f"own_{name}").alias(name) for name in BOOT))
-    files = F.broadcast(lines_of_text.where(~has_name).select("file"))
-    runs_of_files = lines.select("file", *BOOT).distinct().join(files, on="file", how="inner").select(*BOOT)
-    return own.unionByName(runs_of_files).groupBy(*BOOT).agg(F.count("*").alias("malformed"))
+    runs: defaultdict[str, list[RunId]] = defaultdict(list)
+    for row in runs_of_files.to_pylist():
+        runs[row["file"]].append(run_of(row))
+    counts: Counter[RunId] = Counter()
+    for row in malformed.to_pylist():
+        own = row["own_proxy_id"], row["own_boot_id"]
+        for run in [own] if all(own) else runs[row["file"]]:
+            counts[run] += row["lines"]
+    return counts
 
 
-def conflicts_of(rows: DataFrame, copies: DataFrame) -> DataFrame:
-    """Per run: how many copies of lines are not the same as the line that was kept."""
+def conflicts_of(rows: DataFrame, copies: DataFrame) -> Counter[RunId]:
+    """Return per run how many copies of lines are not the same as the line that was kept."""
     place = ("file", "line", "step", "day")
     fields = [name for name in copies.columns if name not in (*BOOT, "seq", *place)]
     contents = F.xxhash64(*(F.col(name).cast("string") for name in fields)).alias("content")
@@ -66,112 +169,89 @@ def conflicts_of(rows: DataFrame, copies: DataFrame) -> DataFrame:
     numbers = F.broadcast(copies.select(*keys).distinct())
     kept = rows.join(numbers, on=keys, how="left_semi").select(*keys, contents)
     both = copies.select(*keys, contents.alias("other")).join(kept, on=keys, how="inner")
-    return both.where(F.col("content") != F.col("other")).groupBy(*BOOT).agg(F.count("*").alias("conflicts"))
+    of_runs = both.where(F.col("content") != F.col("other")).groupBy(*BOOT).agg(F.count("*"))
+    return Counter({(proxy_id, boot_id): number for proxy_id, boot_id, number in of_runs.collect()})
 
 
-def last_lines(lines: DataFrame) -> DataFrame:
-    """Return, per run, whether streams or limits have lines after its last heartbeat.
+@dataclass
+class _Cover:
+    """The heartbeats of one run: seconds that they span, seconds covered, seconds in holes between them."""
 
-    `begin_us` and `end_us` are the begin of its first line and the end of its last, by the monotonic clock.
-    """
-    is_counted, is_beat = F.col("kind").isin("interval", "limit"), F.col("kind") == "heartbeat"
-    last = {name: F.max(F.when(which, F.col("seq"))) for name, which in (("line", is_counted), ("beat", is_beat))}
-    return lines.groupBy(*BOOT).agg(
-        F.coalesce(last["line"] > last["beat"], F.lit(False)).alias("has_lines_behind"),
-        F.min(_start_us()).alias("begin_us"),
-        F.max("mono_us").alias("end_us"),
-    )
+    spanned_s: float = 0.0
+    covered_s: float = 0.0
+    holes_s: float = 0.0
+    longest_s: float = 0.0
+    first_us: float = 0.0
+    last_us: int = 0
 
+    @staticmethod
+    def of(beats: Iterable[Mapping[str, Any]], holes: Sequence[Mapping[str, Any]]) -> "_Cover":
+        """Add up heartbeats, in the order of their numbers; so are the holes."""
+        cover, lost, dropped, before, left = _Cover(), 0, 0, None, list(reversed(holes))
+        for beat in beats:
+            lasts_s, mono_us = beat["duration_ms"] / 1e3, beat["mono_us"]
+            now = lost
+            # A hole has the number of the line before it, and comes after that line.
+            while left and left[-1]["after_seq"] < beat["seq"]:
+                now += left.pop()["missing"]
+            is_whole = (now, beat["dropped_lines"]) == (lost, dropped)
+            hole_s = (mono_us - before) / 1e6 - lasts_s if before is not None else 0.0
+            begin_us = mono_us - lasts_s * 1e6
+            cover.first_us = begin_us if before is None else min(cover.first_us, begin_us)
+            cover.last_us = mono_us if before is None else max(cover.last_us, mono_us)
+            cover.spanned_s += lasts_s
+            cover.covered_s += lasts_s if is_whole else 0.0
+            cover.holes_s += hole_s if hole_s > lasts_s / 2 else 0.0
+            cover.longest_s = max(cover.longest_s, lasts_s)
+            lost, dropped, before = now, beat["dropped_lines"], mono_us
+        return cover
 
-def _start_us() -> Column:
-    return F.col("mono_us") - F.round(F.col("duration_ms") * 1e3).cast("long")
-
-
-def unknown_lines(lines: DataFrame) -> DataFrame:
-    """Return the lines of kinds or versions that this report does not know.
-
-    Those of known kinds are `is_newer`: for the judging they are missing.
-    """
-    unknown = lines.where(~F.col("kind").isin(*Kinds.BY_NAME))
-    return unknown.select(*BOOT, "seq", "kind", F.col("kind").rlike(_NEWER_VERSION).alias("is_newer"))
-
-
-def newer_facts(unknown: DataFrame) -> DataFrame:
-    """Count the lines that this version does not know, as `NewerFacts`."""
-    return unknown.groupBy(F.col("kind").alias("what")).agg(F.count("*").alias("lines"))
-
-
-def heartbeat_cover(heartbeats: DataFrame, holes: DataFrame) -> DataFrame:
-    """Per run, from its heartbeats: seconds that they span, seconds covered, seconds in holes between them."""
-    beats = heartbeats.select(*BOOT, "seq", "mono_us", "last", "dropped_lines", (F.col("duration_ms") / 1e3).alias("s"))
-    lost = holes.select(*BOOT, F.col("after_seq").alias("seq"), "missing")
-    # A hole has the number of the line before it, and comes after that line.
-    in_order = Window.partitionBy(*BOOT).orderBy("seq", F.col("missing").isNotNull())
-    so_far = F.coalesce(F.sum("missing").over(in_order), F.lit(0))
-    both = beats.unionByName(lost, allowMissingColumns=True).withColumn("lost", so_far)
-    numbered = both.where(F.col("missing").isNull())
-    lost_before = F.coalesce(F.lag("lost").over(_by_seq()), F.lit(0))
-    dropped_before = F.coalesce(F.lag("dropped_lines").over(_by_seq()), F.lit(0))
-    is_whole = (F.col("lost") == lost_before) & (F.col("dropped_lines") == dropped_before)
-    hole_s = (F.col("mono_us") - F.lag("mono_us").over(_by_seq())) / 1e6 - F.col("s")
-    is_hole = hole_s > F.col("s") / 2
-    spanned = numbered.withColumns({"is_whole": is_whole, "hole_s": hole_s, "is_hole": is_hole})
-    return spanned.groupBy(*BOOT).agg(
-        F.sum("s").alias("beats_s"),
-        F.coalesce(F.sum(F.when(F.col("is_whole"), F.col("s"))), F.lit(0.0)).alias("covered_s"),
-        F.coalesce(F.sum(F.when(F.col("is_hole"), F.col("hole_s"))), F.lit(0.0)).alias("holes_s"),
-        F.max("s").alias("beat_s"),
-        F.min(F.col("mono_us") - F.col("s") * 1e6).alias("first_beat_us"),
-        F.max("mono_us").alias("last_beat_us"),
-    )
-
-
-def lossy_runs(loss_lines: DataFrame) -> DataFrame:
-    """Return the runs whose proxy says, perhaps in a later run, that lines are lost or may be: `is_lossy`."""
-    is_lossy = F.coalesce(F.col("lost_lines") > 0, F.lit(True))
-    runs = loss_lines.where(is_lossy).select("proxy_id", F.col("of_boot").alias("boot_id")).distinct()
-    return runs.withColumn("is_lossy", F.lit(True))
+    def share(self, begin_us: int, end_us: int) -> float:
+        """Return the share of a run's time that is covered."""
+        edges_s = ((self.first_us - begin_us) / 1e6, (end_us - self.last_us) / 1e6)
+        # Time since the last beat, less than a beat, is not silence; nor is it before the first.
+        whole_s = self.spanned_s + self.holes_s + sum(edge for edge in edges_s if edge > self.longest_s)
+        return self.covered_s / whole_s if whole_s else 0.0
 
 
 def run_facts(
-    runs: DataFrame, holes: DataFrame, lines: DataFrame, others: DataFrame, more: Sequence[DataFrame] = ()
-) -> DataFrame:
-    """Describe each run of each proxy as `RunFacts`.
+    runs: pa.Table, gaps: pa.Table, sums: Mapping[str, pa.Table], more: Mapping[str, Mapping[RunId, int]]
+) -> list[RunFacts]:
+    """Describe each run of each proxy.
 
     Args:
-        runs: As `stream.runs.table`.
-        holes: As `stream.seen.gap_table`.
-        lines: Of all kinds, each once.
-        others: Lines of other kinds, at least heartbeats and losses.
+        runs: As `stream.ledger.run_table`.
+        gaps: As `stream.ledger.gap_table`.
+        sums: `ENDS`, `BEATS` and `LOSSES` as `ends`, `beats` and `losses`.
         more: Per run `malformed`, `conflicts`, `clock_steps` and `newer` (lines), where there are any.
     """
-    beats, losses = (others.where(F.col("kind") == kind) for kind in ("heartbeat", "loss"))
-    parts = (last_lines(lines), heartbeat_cover(beats, holes), lossy_runs(losses), *more)
-    joined = reduce(lambda left, right: left.join(right, on=list(BOOT), how="left"), parts, runs)
-    head_s = (F.col("first_beat_us") - F.col("begin_us")) / 1e6
-    tail_s = (F.col("end_us") - F.col("last_beat_us")) / 1e6
-    counts = {
-        name: F.coalesce(name, F.lit(0)) if name in joined.columns else F.lit(0)
-        for name in ("malformed", "conflicts", "clock_steps", "newer")
-    }
-    # Time since the last beat, less than a beat, is not silence; nor is it before the first.
-    edges_s = sum((F.when(edge > F.col("beat_s"), edge).otherwise(0.0) for edge in (head_s, tail_s)), F.lit(0.0))
-    share = F.col("covered_s") / F.nullif(F.col("beats_s") + F.col("holes_s") + edges_s, F.lit(0.0))
-    return joined.select(
-        *BOOT,
-        F.col("there").alias("lines"),
-        (F.col("read") - F.col("there")).alias("duplicates"),
-        "missing",
-        rfc3339(F.col("first")).alias("first"),
-        rfc3339(F.col("last")).alias("last"),
-        rfc3339(F.col("complete_up_to")).alias("complete_up_to"),
-        F.coalesce(share, F.lit(0.0)).alias("coverage"),
-        "dropped_lines",
-        F.coalesce("is_lossy", F.lit(False)).alias("is_lossy"),
-        F.col("has_ended").alias("ended"),
-        *(count.cast("long").alias(name) for name, count in counts.items()),
-        (~F.col("has_ended") & F.coalesce("has_lines_behind", F.lit(False))).alias("has_tail"),
-    )
+    beats, holes = _by_run(sums["beats"], "seq"), _by_run(gaps, "after_seq")
+    ends = {run_of(row): row for row in sums["ends"].to_pylist()}
+    lossy = {(row["proxy_id"], row["of_boot"]) for row in sums["losses"].to_pylist() if row["lost_lines"] != 0}
+    found = []
+    for row in runs.to_pylist():
+        run = run_of(row)
+        end, cover = ends.get(run), _Cover.of(beats[run], holes[run])
+        has_lines_after = end is not None and None not in (end["counted"], end["beat"]) and end["counted"] > end["beat"]
+        values = row | {
+            "lines": row["there"],
+            "duplicates": row["read"] - row["there"],
+            "coverage": cover.share(end["begin_us"], end["mono_us"]) if end and beats[run] else 0.0,
+            "is_lossy": run in lossy,
+            "ended": row["has_ended"],
+            "has_tail": not row["has_ended"] and has_lines_after,
+            "clock_steps": 0,
+            **{name: counts.get(run, 0) for name, counts in more.items()},
+        }
+        found.append(msgspec.convert(values, RunFacts))
+    return found
+
+
+def _by_run(table: pa.Table, number: str) -> defaultdict[RunId, list[dict[str, Any]]]:
+    of: defaultdict[RunId, list[dict[str, Any]]] = defaultdict(list)
+    for row in table.sort_by(number).to_pylist():
+        of[run_of(row)].append(row)
+    return of
 
 
 def marked(runs: list[RunFacts], horizon: datetime) -> list[RunFacts]:

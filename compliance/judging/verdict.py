@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from compliance.figures.facts import LimitKey
+from compliance.figures.facts import LimitKey, RoleFacts
 from compliance.judging.facts import (
     ContainmentFacts,
     DoubtFacts,
@@ -24,7 +24,6 @@ from compliance.judging.facts import (
     KeptFacts,
     LimiterFacts,
     LinePlace,
-    RoleFacts,
     RunFacts,
     Spells,
     complete_up_to,

@@ -1,25 +1,28 @@
 """Runs the sums of every section on Spark and returns plain values, never more than one machine can hold."""
 
 import contextlib
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import reduce
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from compliance.figures import facts as figures
-from compliance.figures import impact, rates, trends, waiting, what_if
+from compliance.figures import impact, rates, traffic, trends, waiting, what_if
+from compliance.figures.sums import Sum, summed
 from compliance.figures.what_if import Proposal
-from compliance.judging import facts
+from compliance.judging import facts, quality
 from compliance.judging.bypasses import falsely_exempt, outsiders
 from compliance.judging.changes import Changed, changed
-from compliance.judging.clocks import Clocks, clocks_of, moments_of, step_facts, with_axis
+from compliance.judging.clocks import CLOCK_SPANS, CLOCK_STEPS, Clocks, clocks_of, on_axis, step_facts, with_axis
 from compliance.judging.facts import AHEAD
 from compliance.judging.fleets import (
     FleetNotes,
@@ -35,16 +38,9 @@ from compliance.judging.fleets import (
 )
 from compliance.judging.judge import judged_limiters, results_of, with_waits
 from compliance.judging.lines import RunNotes
-from compliance.judging.quality import (
-    conflicts_of,
-    gap_facts,
-    malformed_of,
-    marked,
-    newer_facts,
-    run_facts,
-    unknown_lines,
-)
+from compliance.judging.quality import RunId, run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
+from compliance.line_reader import MALFORMED
 from compliance.report.subjects import (
     MOST_STEPS,
     Subject,
@@ -55,13 +51,30 @@ from compliance.report.subjects import (
     sum_subjects,
     wanted_limits,
 )
-from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields, rfc3339
+from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
 from compliance.session import local_frame
 from compliance.tables import LogTables
 
-_LARGE = ("interval", "limit")
-_SMALL = ("change", "heartbeat", "loss", "reject", "share", "standstill", "throttle")
-_EVERY = ("kind", *BOOT, "seq", "start", "end", "mono_us", "duration_ms", "file", "line")
+_SUMS: dict[str, Sum] = {
+    "clock_spans": CLOCK_SPANS,
+    "clock_steps": CLOCK_STEPS,
+    "ends": quality.ENDS,
+    "beats": quality.BEATS,
+    "losses": quality.LOSSES,
+    "standstills": quality.STANDSTILLS,
+    "unknown": quality.UNKNOWN,
+    "runs_of_files": quality.RUNS_OF_FILES,
+    "changes": trends.CHANGES,
+    "pauses": traffic.PAUSES,
+    "refusals": traffic.REFUSALS,
+    "streams": traffic.STREAMS,
+    "days": traffic.DAYS,
+    "minutes": traffic.MINUTES,
+    "roles": traffic.ROLES,
+    "clients": traffic.CLIENTS,
+    "client_waits": traffic.CLIENT_WAITS,
+}
+_MALFORMED = {"malformed": quality.MALFORMED}
 
 
 @dataclass(frozen=True)
@@ -70,47 +83,35 @@ class Logs:
 
     Args:
         tables: What a job has kept.
-        lines: Each line of every kind once, with the columns that all kinds have.
         limits: Lines of limiters, on the axis of `clocks.with_axis`.
         intervals: Lines of streams, on the same axis.
-        others: Lines of the other kinds that are counted, on the same axis.
-        clock_steps: As `clocks.step_facts`.
-        unknown: As `quality.unknown_lines`.
+        shares: Lines of shares, on the same axis.
+        sums: Sums over all lines, by their names in `_SUMS`.
         clocks: As `clocks.clocks_of`.
     """
 
     tables: LogTables
-    lines: DataFrame
     limits: DataFrame
     intervals: DataFrame
-    others: DataFrame
-    clock_steps: DataFrame
-    unknown: DataFrame
+    shares: DataFrame
+    sums: Mapping[str, pa.Table]
     clocks: Clocks
-
-    def of(self, kind: str) -> DataFrame:
-        """Return the lines of one other kind, without the columns of the rest: plans over them are quicker to make."""
-        return self.others.where(F.col("kind") == kind).select(*_columns(kind), "start_us", "end_us")
 
 
 @contextlib.contextmanager
 def opened(tables: LogTables) -> Iterator[Logs]:
-    """Keeps in memory (or on disk, where it does not fit) what all sections read."""
+    """Sums up the lines, and keeps in memory (or on disk, where it does not fit) what several sections read."""
     rows = tables.rows
-    kept = [with_waits(rows.where(F.col("kind") == kind).select(*_columns(kind))) for kind in _LARGE]
-    is_small = F.col("kind").isin(*_SMALL)
-    kept.append(rows.where(is_small).select(*dict.fromkeys(name for kind in _SMALL for name in _columns(kind))))
-    intervals, limits, others = kept
-    lines = rows.select(*_EVERY)
-    moments = moments_of(reduce(DataFrame.unionByName, (frame.select(*_EVERY) for frame in kept)))
-    unknown = unknown_lines(lines)
-    frames = [frame.persist() for frame in (intervals, limits, others, moments, unknown)]
+    sums = summed(rows, _SUMS | {"after_gaps": quality.after_gaps(tables.gaps)})
+    clocks = clocks_of(sums["clock_spans"])
+    intervals, limits, shares = (
+        rows.where(F.col("kind") == kind).select(*_columns(kind)) for kind in ("interval", "limit", "share")
+    )
+    kept = [with_axis(with_waits(frame), clocks).persist() for frame in (intervals, limits)]
     try:
-        clocks = clocks_of(moments)
-        limits, intervals, others = (with_axis(frame, clocks) for frame in (limits, intervals, others))
-        yield Logs(tables, lines, limits, intervals, others, step_facts(moments), unknown, clocks)
+        yield Logs(tables, kept[1], kept[0], with_axis(shares, clocks), sums, clocks)
     finally:
-        for frame in frames:
+        for frame in kept:
             frame.unpersist()
 
 
@@ -169,7 +170,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
         notes, gaps = notes_of_fleets(logs)
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("adding up topics and days")
-    tables |= found.totals(logs.intervals)
+    tables |= found.totals(logs.sums)
     limiters = judge_limiters(_facts(tables))
     subjects = charted(limiters, tables["topics"])
     own = list(pictures(limiters, tables["topics"]).values())
@@ -212,36 +213,65 @@ class ReportTables:
             self.left_out[name] = frame.count() - most
         return [msgspec.convert(row.asDict(recursive=True), kind) for row in first[:most]]
 
+    def kept(
+        self, name: str, table: pa.Table, kind: type[T], order: dict[str, str], most: int = MOST_LISTED
+    ) -> list[T]:
+        """Return the first rows of a sum in an order of columns; ties are in the order of their other names."""
+        is_name = {
+            field.name: pa.types.is_string(field.type) or pa.types.is_integer(field.type) for field in table.schema
+        }
+        ties = dict.fromkeys((column for column, is_one in is_name.items() if is_one), "ascending")
+        places = {"ascending": "at_start", "descending": "at_end"}
+        keys = [(column, way, places[way]) for column, way in (order | {**ties, **order}).items()]
+        self._leave_out(name, len(table) - most)
+        first = table.take(pc.sort_indices(table, sort_keys=keys)[:most])
+        return [msgspec.convert(row, kind) for row in first.to_pylist()]
+
+    def first(self, name: str, values: Iterable[T], key: Callable[[T], Any], most: int = MOST_LISTED) -> list[T]:
+        """Return the first of some facts in order."""
+        in_order = sorted(values, key=key)
+        self._leave_out(name, len(in_order) - most)
+        return in_order[:most]
+
+    def _leave_out(self, name: str, more: int) -> None:
+        if more > 0:
+            self.left_out[name] = more
+
     def quality(self, logs: Logs) -> _Tables:
         """Facts on how much of the log is there."""
-        kept = logs.tables
-        steps = logs.clock_steps.groupBy(*BOOT).agg(F.count("*").alias("clock_steps"))
-        newer = logs.unknown.where("is_newer").groupBy(*BOOT).agg(F.count("*").alias("newer"))
-        more = [malformed_of(kept.quarantine, logs.lines), steps, newer]
-        more += [conflicts_of(kept.rows, kept.copies)] if kept.duplicates else []
-        covered = run_facts(kept.runs, kept.gaps, logs.lines, logs.others, more)
-        runs = self.rows("runs", covered, facts.RunFacts, "coverage", "first", most=MOST_RUNS)
-        groups = kept.quarantine.groupBy("file", "reason").agg(
-            F.count("*").alias("lines"), F.substring(F.min("text"), 1, 300).alias("example")
-        )
-        missing = gap_facts(kept.gaps, logs.lines)
-        is_gapped = any(run.missing for run in runs)
-        order = (F.desc("lines"), "file", "reason")
-        changed = trends.change_facts(logs.of("change"), logs.limits)
+        kept, sums = logs.tables, logs.sums
+        malformed = summed(kept.quarantine if kept.malformed else None, _MALFORMED, MALFORMED)["malformed"]
+        steps = step_facts(sums["clock_steps"], sums["clock_spans"])
+        unknown = sums["unknown"].to_pylist()
+        more = {
+            "malformed": quality.malformed_of(malformed, sums["runs_of_files"]),
+            "clock_steps": Counter((step.proxy_id, step.boot_id) for step in steps),
+            "newer": Counter(run_of(row) for row in unknown if row["is_newer"]),
+            "conflicts": quality.conflicts_of(kept.rows, kept.copies) if kept.duplicates else {},
+        }
+        runs = quality.run_facts(kept.runs, kept.gaps, sums, more)
+        runs = self.first("runs", runs, attrgetter("coverage", "first", *BOOT), MOST_RUNS)
+        kinds = Counter(row["kind"] for row in unknown).items()
+        newer = (facts.NewerFacts(what=kind, lines=lines) for kind, lines in kinds)
+        standstills = quality.standstill_facts(sums["standstills"])
+        groups = quality.quarantine_facts(malformed)
+        gaps = quality.gap_facts(kept.gaps, sums["after_gaps"])
+        set_changes = trends.set_facts(sums["changes"])
+        value_changes = self.rows("changes", trends.value_facts(logs.limits), figures.ChangeFacts, "at", "name")
         return {
-            "runs": marked(runs, datetime.now(UTC) + AHEAD),
+            "runs": quality.marked(runs, datetime.now(UTC) + AHEAD),
             "passed_over": kept.passed_over,
             "unread": kept.unread,
-            "clock_steps": self.rows("clock_steps", logs.clock_steps, facts.ClockStepFacts, "first", "proxy_id"),
-            "standstills": self.rows("standstills", _standstills(logs), facts.StandstillFacts, "start", "proxy_id"),
+            "clock_steps": self.first("clock_steps", steps, attrgetter("first", *BOOT)),
+            "standstills": self.first("standstills", standstills, attrgetter("start", *BOOT)),
             "newer": [
-                *self.rows("newer", newer_facts(logs.unknown), facts.NewerFacts, F.desc("lines")),
+                *self.first("newer", newer, lambda one: (-one.lines, one.what)),
                 *(facts.NewerFacts(what=f"field {name}", lines=lines) for name, lines in sorted(kept.newer.items())),
             ],
-            "gaps": self.rows("gaps", missing, facts.GapFacts, "until", "proxy_id", "boot_id") if is_gapped else [],
-            "quarantine": self.rows("quarantine", groups, facts.QuarantineFacts, *order),
-            "losses": self.rows("losses", trends.loss_facts(logs.of("loss")), figures.LossFacts, "lost_from"),
-            "changes": self.rows("changes", changed, figures.ChangeFacts, "at", "name"),
+            "gaps": self.first("gaps", gaps, attrgetter("until", *BOOT, "after_seq")),
+            "quarantine": self.first("quarantine", groups, lambda one: (-one.lines, one.file, one.reason)),
+            "losses": self.kept("losses", sums["losses"], figures.LossFacts, {"lost_from": "ascending"}),
+            "changes": self.first("changes", [*set_changes, *value_changes], attrgetter("at", "name")),
         }
 
     def judged(self, logs: Logs, objective: float) -> _Tables:
@@ -251,12 +281,13 @@ class ReportTables:
         try:
             windows = judged.where(F.col("facts").isNotNull())
             tables = self.limits(limiters, windows)
-            broken = outsiders(logs.intervals, logs.limits, logs.of("change")).unionByName(
+            changes = [(*run_of(row), row["start_us"]) for row in on_axis(logs.sums["changes"], logs.clocks)]
+            broken = outsiders(logs.intervals, logs.limits, changes).unionByName(
                 falsely_exempt(logs.intervals, logs.limits)
             )
-            if any(limiter.level == "role" for limiter in tables["limiters"]):
-                roles = rates.role_facts(logs.limits, logs.intervals)
-                tables["roles"] = self.rows("roles", roles, facts.RoleFacts, "name", most=MOST_LIMITS)
+            roles = {(one.proxy_id, one.direction, one.name) for one in tables["limiters"] if one.level == "role"}
+            proofs = traffic.role_facts(logs.sums["roles"], roles)
+            tables["roles"] = self.first("roles", proofs, attrgetter("name", "proxy_id", "direction"), MOST_LIMITS)
             tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
             minutes = judged.where(F.col("minute").isNotNull())
             burned = trends.burn_facts(minutes, objective)
@@ -267,7 +298,7 @@ class ReportTables:
 
     def fleets(self, logs: Logs, notes: FleetNotes) -> _Tables:
         """Return what fleets passed together, of limits nearest to a violation, and how shares changed."""
-        shares = logs.of("share")
+        shares = logs.shares
         sums = fleet_sums(logs.limits, notes).persist()
         try:
             worst = sums.orderBy(F.desc("score"), *LIMITER[2:], "unit").limit(MOST_LISTED + 1).collect()
@@ -312,18 +343,16 @@ class ReportTables:
             "kept": [result.kept for result in results if result.kept.lines],
         }
 
-    def totals(self, intervals: DataFrame) -> _Tables:
+    def totals(self, sums: Mapping[str, pa.Table]) -> _Tables:
         """Topics and days."""
-        topics, days = rates.topic_facts(intervals), rates.usage_facts(intervals)
-        tenants = rates.tenant_day_facts(intervals)
-        busiest = (F.desc("throttled_s"), F.desc("passed_messages"), "topic", "direction")
-        by_day = ("day", "tenant", "namespace", "topic", "direction")
+        busiest = {"throttled_s": "descending", "passed_messages": "descending", "topic": "ascending"}
+        by_day = dict.fromkeys(("day", "tenant", "namespace", "topic", "direction"), "ascending")
+        by_tenant = dict.fromkeys(("day", "tenant", "direction"), "ascending")
+        topics, tenant_days = traffic.topic_facts(sums["streams"]), traffic.tenant_day_facts(sums["minutes"])
         return {
-            "topics": self.rows("topics", topics, facts.TopicFacts, *busiest, most=MOST_TOPICS),
-            "usage": self.rows("usage", days, facts.UsageFacts, *by_day, most=MOST_USAGE),
-            "tenant_days": self.rows(
-                "tenant_days", tenants, figures.TenantDayFacts, "day", "tenant", "direction", most=MOST_USAGE
-            ),
+            "topics": self.kept("topics", topics, facts.TopicFacts, busiest, MOST_TOPICS),
+            "usage": self.kept("usage", sums["days"], facts.UsageFacts, by_day, MOST_USAGE),
+            "tenant_days": self.kept("tenant_days", tenant_days, figures.TenantDayFacts, by_tenant, MOST_USAGE),
         }
 
     def drawn(self, logs: Logs, subjects: list[Subject], own: list[Subject]) -> _Tables:
@@ -375,8 +404,10 @@ class ReportTables:
 
     def measured(self, logs: Logs, questions: ExtraQuestions, notes: FleetNotes | None) -> _Tables:
         """Figures without a verdict."""
-        limits, intervals, pauses = logs.limits, logs.intervals, logs.of("throttle")
+        limits, intervals, sums = logs.limits, logs.intervals, logs.sums
         used = limits if notes is None else in_fleets(limits, notes)
+        clients, waits = sums["clients"], sums["client_waits"]
+        by_reason, by_topic = (traffic.delay_facts(clients, waits, by_topic=which) for which in (False, True))
         tables: _Tables = {
             "episodes": self.rows(
                 "episodes",
@@ -385,45 +416,32 @@ class ReportTables:
                 F.desc(F.round("throttled_s", 9)),
                 "name",
             ),
-            "delays_by_reason": self.rows(
-                "delays_by_reason",
-                waiting.delay_facts(intervals, by_topic=False),
-                figures.DelayFacts,
-                "direction",
-                "reason",
+            "delays_by_reason": self.kept(
+                "delays_by_reason", by_reason, figures.DelayFacts, {"direction": "ascending", "reason": "ascending"}
             ),
-            "delays_by_topic": self.rows(
+            "delays_by_topic": self.kept(
                 "delays_by_topic",
-                waiting.delay_facts(intervals, by_topic=True),
+                by_topic,
                 figures.DelayFacts,
-                F.desc("delay_sum_ms"),
-                F.desc("delay_max_ms"),
-                "topic",
+                {"delay_sum_ms": "descending", "delay_max_ms": "descending", "topic": "ascending"},
             ),
-            "impacts": self.rows(
+            "impacts": self.kept(
                 "impacts",
-                impact.impact_facts(intervals),
+                traffic.impact_facts(clients, waits),
                 figures.ImpactFacts,
-                F.desc(F.col("level").isNull()),
-                F.desc(F.col("topic").isNull()),
-                F.desc(F.col("late_messages") + F.col("rejected_messages")),
-                F.desc("throttled_s"),
-                most=MOST_IMPACTS,
+                {"rank": "ascending", "failed_messages": "descending", "throttled_s": "descending"},
+                MOST_IMPACTS,
             ),
             "observed": self.rows(
                 "observed", impact.observed_facts(limits), figures.ObservedFacts, F.desc("would_throttle_s"), "name"
             ),
-            "pauses": self.rows("pauses", waiting.pause_facts(pauses), figures.PauseFacts, F.desc("total_s")),
-            "refusals": self.rows(
-                "refusals", waiting.refusal_facts(logs.of("reject")), figures.RefusalFacts, F.desc("rejected"), "reason"
+            "pauses": self.kept(
+                "pauses", traffic.pause_facts(sums["pauses"]), figures.PauseFacts, {"total_s": "descending"}
             ),
-            "neighbours": self.rows(
-                "neighbours",
-                waiting.neighbour_facts(intervals, pauses),
-                figures.NeighbourFacts,
-                F.desc("ratio"),
-                "offender",
+            "refusals": self.kept(
+                "refusals", traffic.refusal_facts(sums["refusals"]), figures.RefusalFacts, {"rejected": "descending"}
             ),
+            "neighbours": traffic.neighbour_facts(sums["streams"], sums["pauses"]),
             "headroom": self.rows(
                 "headroom", trends.headroom_facts(used), figures.HeadroomFacts, F.desc("peak"), "name"
             ),
@@ -440,7 +458,7 @@ class ReportTables:
         if not limits:
             return {}
         units = [(*_key(limit), "bytes" if limit.limit_messages is None else "messages") for limit in limits]
-        wanted = local_frame(logs.lines.sparkSession, units, _KEYS | {"unit": "string"})
+        wanted = local_frame(logs.limits.sparkSession, units, _KEYS | {"unit": "string"})
         members = waiting.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
         order = (F.desc(F.col("fair") - F.col("got")), "name", "member")
         return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
@@ -450,18 +468,17 @@ class ReportTables:
         if not limits:
             return {}
         owners = [(*_key(limit), "" if limit.is_shared else limit.proxy_id) for limit in limits]
-        wanted = local_frame(logs.lines.sparkSession, owners, _KEYS | {"owner": "string"})
+        wanted = local_frame(logs.limits.sparkSession, owners, _KEYS | {"owner": "string"})
         demands = impact.demand_facts(logs.intervals, wanted, {limit.level for limit in limits})
         return {"demands": self.rows("demands", demands, figures.DemandFacts, "name")}
 
 
 def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
     """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`; none that shared is left out."""
-    shares = logs.of("share")
+    shares = logs.shares
     turns = share_turns(shares).orderBy(*BOOT, "seq").limit(MOST_NOTES).collect()
     clocks = member_clocks(share_clocks(shares).orderBy(*BOOT, "epoch").limit(MOST_NOTES).collect())
-    beats = logs.of("heartbeat").where("fleet is not null and fleet != ''").select(*BOOT, "fleet").distinct()
-    fleets = {(row.proxy_id, row.boot_id): row.fleet for row in beats.limit(MOST_NOTES).collect()}
+    fleets = {run_of(row): row["fleet"] for row in logs.sums["beats"].to_pylist() if row["fleet"]}
     lives = {run: (clock.first_us, clock.last_us) for run, clock in logs.clocks.items()}
     notes, gaps = fleet_notes(turns, lives, clocks, fleets)
     sharing = sharing_runs(logs.limits).orderBy(*BOOT).limit(MOST_NOTES).collect()
@@ -479,34 +496,28 @@ def worst_limits(limiters: DataFrame, windows: DataFrame, most: int) -> DataFram
     return worst.orderBy(*order).limit(most).select(*rates.LIMIT_KEY)
 
 
-def _standstills(logs: Logs) -> DataFrame:
-    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    lasted = (F.col("duration_ms") / 1e3).alias("lasted_s")
-    return logs.of("standstill").select(*BOOT, *times, lasted, F.struct("file", "seq", "line").alias("line"))
-
-
-def _notes(logs: Logs) -> dict[tuple[str, str], RunNotes]:
+def _notes(logs: Logs) -> dict[RunId, RunNotes]:
     """Return notes of each run that has no end, or in which limits changed or lines are missing."""
-    changes: defaultdict[tuple[str, str], list[Changed]] = defaultdict(list)
-    holes: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-    still: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
-    spans = logs.of("standstill").select(*BOOT, "start_us", "end_us")
-    for row in spans.limit(MOST_NOTES).collect():
-        still[row.proxy_id, row.boot_id].append((row.start_us, row.end_us))
-    key, texts = F.struct("what", "setting", "name"), F.struct("before", "after")
-    of_changes = logs.of("change").select(*BOOT, "seq", "end_us", key.alias("key"), texts.alias("texts"))
-    for row in of_changes.limit(MOST_NOTES).collect():
-        if (change := changed(row.seq, row.end_us, tuple(row.key), tuple(row.texts))) is not None:
-            changes[row.proxy_id, row.boot_id].append(change)
-    for row in logs.tables.gaps.select(*BOOT, "after_seq", "missing").limit(MOST_NOTES).collect():
-        holes[row.proxy_id, row.boot_id].append(row.after_seq + row.missing + 1)
-    for row in logs.unknown.where("is_newer").select(*BOOT, "seq").limit(MOST_NOTES).collect():
-        holes[row.proxy_id, row.boot_id].append(row.seq)
-    runs = logs.tables.runs.where(~F.col("has_ended")).select(*BOOT).limit(MOST_NOTES).collect()
-    late_us = F.unix_micros("end") - F.unix_micros(F.coalesce("complete_until", "end"))
-    beats = logs.of("heartbeat").groupBy(*BOOT).agg(F.max(F.col("end_us") - late_us)).limit(MOST_NOTES).collect()
-    complete = {(proxy_id, boot_id): until_us for proxy_id, boot_id, until_us in beats}
-    unended = {run: complete.get(run, 0) for run in map(tuple, runs)}
+    changes: defaultdict[RunId, list[Changed]] = defaultdict(list)
+    holes: defaultdict[RunId, list[int]] = defaultdict(list)
+    still: defaultdict[RunId, list[tuple[int, int]]] = defaultdict(list)
+    complete: defaultdict[RunId, int] = defaultdict(int)
+    lines = {name: on_axis(logs.sums[name], logs.clocks) for name in ("standstills", "changes", "beats")}
+    for row in lines["standstills"]:
+        still[run_of(row)].append((row["start_us"], row["end_us"]))
+    for row in lines["changes"]:
+        key, texts = (row["what"], row["setting"], row["name"]), (row["before"], row["after"])
+        if (change := changed(row["seq"], row["end_us"], key, texts)) is not None:
+            changes[run_of(row)].append(change)
+    for row in logs.tables.gaps.to_pylist():
+        holes[run_of(row)].append(row["after_seq"] + row["missing"] + 1)
+    for row in logs.sums["unknown"].to_pylist():
+        if row["is_newer"]:
+            holes[run_of(row)].append(row["seq"])
+    for row in lines["beats"]:
+        late = row["end"] - (row["complete_until"] or row["end"])
+        complete[run_of(row)] = max(complete[run_of(row)], row["end_us"] - late // timedelta(microseconds=1))
+    unended = {run_of(row): complete[run_of(row)] for row in logs.tables.runs.to_pylist() if not row["has_ended"]}
     return {
         run: RunNotes(
             has_begin=0 not in holes[run],

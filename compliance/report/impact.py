@@ -9,7 +9,7 @@ from itertools import accumulate
 from msgspec import Struct
 
 from compliance.figures.facts import DemandFacts, ImpactFacts, ObservedFacts
-from compliance.figures.impact import TIMEOUT_S
+from compliance.figures.traffic import TIMEOUT_S
 from compliance.judging.facts import Facts
 from compliance.judging.verdict import LimiterVerdict
 from compliance.report.sections import Headroom, SharedLimit, percentile_ms

@@ -3,8 +3,10 @@
 import msgspec
 import pyarrow as pa
 
+from compliance.figures.sums import LINES
 from compliance.line_reader import LineReader
 from compliance.stream.ledger import Runs, facts_of, gap_table, joined, run_table
+from tests.compliance.planted import ROW_NAMES, row_of
 
 
 def rows_of(*logs):
@@ -15,13 +17,26 @@ def rows_of(*logs):
     return block.rows
 
 
+def lines_of(logs, **columns):
+    """The lines as Spark hands them over, made without the reader; columns in place of the lines' own."""
+    rows = [row_of(line) for log in logs for line in log.lines]
+    made = [dict(zip(ROW_NAMES, row, strict=True)) | columns for row in rows]
+    placed = [row | {"day": row["start"].date(), "file": "a.jsonl", "line": row["seq"] + 1} for row in made]
+    return pa.Table.from_pylist(placed, LINES)
+
+
 def runs_of(*logs) -> Runs:
     """The facts of the logs' runs."""
     return joined(day.by_run() for log in logs for day in facts_of(rows_of(log)).values())
 
 
-def kept_of(spark, *logs):
+def summed_of(sum_, *logs, **columns):
+    """A sum over the lines, as of two tasks: the second one has the second half."""
+    lines = lines_of(logs, **columns)
+    return sum_.of(lines.slice(0, len(lines) // 2), lines.slice(len(lines) // 2))
+
+
+def kept_of(*logs):
     """The job's tables of runs and of gaps of these lines."""
     runs = runs_of(*logs)
-    missing = {run: told.missing for run, told in runs.items()}
-    return tuple(spark.createDataFrame(table) for table in (run_table(runs, missing), gap_table(runs)))
+    return run_table(runs, {run: span.missing for run, span in runs.items()}), gap_table(runs)

@@ -23,7 +23,7 @@ def test_a_report_reads_each_line_once_and_keeps_no_usage(spark, tmp_path):
         tables = read_log(spark, tmp_path / "log", tmp_path / "work", lambda _: None)
         assert keys(tables) == [("proxy-1", "boot-1", seq) for seq in range(9)]
         assert [(row.text, row.file, row.line) for row in tables.quarantine.collect()] == [("broken", "a.jsonl", 10)]
-        assert [row.read for row in tables.runs.collect()] == [10]
+        assert tables.runs["read"].to_pylist() == [10]
         assert [(row.seq, row.line) for row in tables.copies.collect()] == [(0, 11)]
     assert sorted(path.name for path in (tmp_path / "work").iterdir() if path.is_dir()) == [
         "_work",

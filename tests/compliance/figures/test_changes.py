@@ -1,18 +1,17 @@
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from accesslog.record import LossLine
-from compliance.figures.trends import change_facts, loss_facts
-from tests.compliance.planted import BEGIN, PlantedLog, frame
+from compliance.figures.trends import CHANGES, set_facts, value_facts
+from tests.compliance.arrow import summed_of
+from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark
 
 
 def changes(spark, log):
-    lines = (frame(spark, [log], kind) for kind in ("change", "limit"))
-    rows = change_facts(*lines).orderBy("at", "kind").collect()
+    values = value_facts(frame(spark, [log], "limit")).orderBy("at").collect()
+    rows: list[Any] = [*set_facts(summed_of(CHANGES, log)), *values]
     return [(row.kind, row.what, row.before, row.after, row.who) for row in rows]
 
 
@@ -22,8 +21,8 @@ def test_what_somebody_set_and_what_came_of_it_are_both_told(spark):
     log.change()
     log.tick(10, rate=50.0)
     assert changes(spark, log) == [
-        ("limit", "publish topic", "100 messages/s", "50 messages/s", ""),
         ("set", "publish of topic", "", '{"a": 1}', "ann from 192.0.2.1"),
+        ("limit", "publish topic", "100 messages/s", "50 messages/s", ""),
     ]
 
 
@@ -49,19 +48,3 @@ def test_a_limit_that_follows_the_publish_rate_does_not_change_by_that(spark):
     for published in (0.0, 10.0, 20.0):
         log.limit(10, rate=100.0 + published, published_messages=published)
     assert changes(spark, log) == []
-
-
-def test_what_a_proxy_says_is_lost_is_handed_on(spark):
-    log = PlantedLog()
-    lost: dict[str, Any] = {
-        "of_boot": "b",
-        "cause": "disk",
-        "detail": "full",
-        "lost_lines": None,
-        "first_seq": 3,
-        "last_seq": None,
-    }
-    times: dict[str, Any] = {"lost_from": BEGIN, "lost_until": BEGIN + timedelta(seconds=5)}
-    log.add(LossLine, **lost, **times)
-    (row,) = loss_facts(frame(spark, [log], "loss")).collect()
-    assert (row.cause, row.lost_lines, row.lost_until) == ("disk", None, "2026-11-21T11:29:05.000000Z")

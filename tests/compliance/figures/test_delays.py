@@ -4,12 +4,21 @@ from typing import Any
 import pytest
 
 from accesslog.record import ThrottleLine
-from compliance.figures.waiting import delay_facts, episode_facts, pause_facts, refusal_facts
-from tests.compliance.planted import PlantedLog, frame
+from compliance.figures.traffic import (
+    CLIENT_WAITS,
+    CLIENTS,
+    PAUSES,
+    REFUSALS,
+    delay_facts,
+    pause_facts,
+    refusal_facts,
+)
+from compliance.figures.waiting import episode_facts
+from tests.compliance.arrow import summed_of
+from tests.compliance.planted import BEGIN, PlantedLog, frame
 
-pytestmark = pytest.mark.spark
 
-
+@pytest.mark.spark
 def test_waits_that_follow_one_another_are_one_episode(spark):
     log = PlantedLog()
     for waited_ms in (0, 400, 1000, 300, 0, 0, 700):
@@ -23,6 +32,7 @@ def test_waits_that_follow_one_another_are_one_episode(spark):
     assert row.span_s == 68
 
 
+@pytest.mark.spark
 def test_of_episodes_that_are_as_long_the_first_is_named(spark):
     log = PlantedLog()
     for waited_ms in (0, 400, 0, 400, 0, 400, 0, 100):
@@ -32,6 +42,7 @@ def test_of_episodes_that_are_as_long_the_first_is_named(spark):
     assert (row.episodes, row.longest_s, row.longest_start) == (4, 0.4, "2026-11-21T11:29:01.000000Z")
 
 
+@pytest.mark.spark
 def test_a_limit_that_nobody_waited_on_or_that_is_only_observed_has_no_episode(spark):
     log = PlantedLog()
     log.limit(10, throttled_ms=0.0)
@@ -39,34 +50,35 @@ def test_a_limit_that_nobody_waited_on_or_that_is_only_observed_has_no_episode(s
     assert episode_facts(frame(spark, [log], "limit")).collect() == []
 
 
-def test_histograms_are_added_place_by_place(spark):
+def test_histograms_are_added_place_by_place():
     log = PlantedLog()
     log.interval(10, delay_hist=(1, 0, 2), delay_sum_ms=5.0, delay_max_ms=1.6, reason="topic")
     log.interval(10, delay_hist=(4, 1), delay_sum_ms=2.0, delay_max_ms=1.1, reason="tenant")
     log.interval(10)
-    (row,) = delay_facts(frame(spark, [log], "interval"), by_topic=True).collect()
-    assert (row.hist, row.held_messages, row.passed_messages) == ([5, 1, 2], 8, 30)
-    assert (row.delay_sum_ms, row.delay_max_ms) == (7.0, 1.6)
-    reasons = {row.reason: row for row in delay_facts(frame(spark, [log], "interval"), by_topic=False).collect()}
-    assert {name: row.hist for name, row in reasons.items()} == {"topic": [1, 0, 2], "tenant": [4, 1], "": []}
+    clients, waits = summed_of(CLIENTS, log), summed_of(CLIENT_WAITS, log)
+    [row] = delay_facts(clients, waits, by_topic=True).to_pylist()
+    assert (row["hist"], row["held_messages"], row["passed_messages"]) == ([5, 1, 2], 8, 30)
+    assert (row["delay_sum_ms"], row["delay_max_ms"]) == (7.0, 1.6)
+    reasons = delay_facts(clients, waits, by_topic=False).to_pylist()
+    assert {row["reason"]: row["hist"] for row in reasons} == {"topic": [1, 0, 2], "tenant": [4, 1], "": []}
 
 
-def test_pauses_are_summed_up_by_side_and_cause(spark):
+def test_pauses_are_summed_up_by_side_and_cause():
     log = PlantedLog()
     for connection_id, paused_ms in ((1, 300.0), (1, 500.0), (2, 200.0)):
         span = {"duration_ms": paused_ms, "end": log._head["start"] + timedelta(milliseconds=paused_ms)}
         names: dict[str, Any] = {"client_address": "192.0.2.1:4000", "side": "client", "cause": "hold budget"}
         log.add(ThrottleLine, **span, **names, connection_id=connection_id)
-    (row,) = pause_facts(frame(spark, [log], "throttle")).collect()
-    assert (row.pauses, row.connections, row.longest_s) == (3, 2, 0.5)
-    assert row.total_s == pytest.approx(1.0)
+    [row] = pause_facts(summed_of(PAUSES, log)).to_pylist()
+    assert (row["pauses"], row["connections"], row["longest_s"]) == (3, 2, 0.5)
+    assert row["total_s"] == pytest.approx(1.0)
 
 
-def test_refusals_are_summed_up_by_reason_with_what_the_last_was_told(spark):
+def test_refusals_have_the_last_text_of_each_reason():
     log = PlantedLog()
     log.reject(2, detail="first")
     log.second += 1
     log.reject(5, connection_id=2, detail="last")
-    (row,) = refusal_facts(frame(spark, [log], "reject")).collect()
-    assert (row.reason, row.rejected, row.connections, row.example) == ("admission.lookups", 7, 2, "last")
-    assert (row.first, row.last) == ("2026-11-21T11:29:00.000000Z", "2026-11-21T11:29:02.000000Z")
+    [row] = refusal_facts(summed_of(REFUSALS, log)).to_pylist()
+    assert (row["reason"], row["rejected"], row["connections"]) == ("admission.lookups", 7, 2)
+    assert (row["example"], row["first"], row["last"]) == ("last", BEGIN, BEGIN + timedelta(seconds=2))

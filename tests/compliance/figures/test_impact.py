@@ -1,8 +1,12 @@
+import msgspec
 import pytest
 
 from accesslog.record import upper_bound_ms
-from compliance.figures.impact import LATE_BUCKET, demand_facts, impact_facts, observed_facts
+from compliance.figures.facts import ImpactFacts
+from compliance.figures.impact import demand_facts, observed_facts
+from compliance.figures.traffic import CLIENT_WAITS, CLIENTS, LATE_BUCKET, impact_facts
 from compliance.session import local_frame
+from tests.compliance.arrow import summed_of
 from tests.compliance.planted import TOPIC, PlantedLog, frame
 
 LIMIT = {"reason": "topic", "reason_name": TOPIC}
@@ -24,9 +28,10 @@ def test_messages_count_as_late_from_the_bucket_of_30_s():
     assert [upper_bound_ms(LATE_BUCKET + more) for more in (-1, 0)] == [28_672.0, 32_768.0]
 
 
-@pytest.mark.spark
-def test_impact_is_summed_in_all_by_tenant_limit_and_client(spark):
-    rows = impact_facts(frame(spark, [log_with_waits()], "interval")).collect()
+def test_impact_is_summed_in_all_by_tenant_limit_and_client():
+    log = log_with_waits()
+    impacts = impact_facts(summed_of(CLIENTS, log), summed_of(CLIENT_WAITS, log)).to_pylist()
+    rows = [msgspec.convert(row, ImpactFacts) for row in impacts]
     by = {(row.tenant, row.level, row.client): row for row in rows}
     assert set(by) == {
         (None, None, None),

@@ -1,7 +1,9 @@
 import pytest
 from pyspark.sql import functions as F
 
-from compliance.figures.rates import role_facts, scoped
+from compliance.figures.rates import scoped
+from compliance.figures.traffic import ROLES, role_facts
+from tests.compliance.arrow import summed_of
 from tests.compliance.planted import PlantedLog, frame
 
 pytestmark = pytest.mark.spark
@@ -80,15 +82,13 @@ def test_only_the_requested_levels_are_returned(spark):
     assert levels == {"tenant", "topic"}
 
 
-def test_of_a_limited_role_it_is_told_whether_it_was_proved_or_claimed(spark):
+def test_a_limited_role_is_proved_or_claimed_by_its_clients():
     log = PlantedLog()
-    for role in ("proved", "claimed", "both", "idle"):
-        log.limit(1, level="role", name=role)
-    log.limit(1, level="producer", name="unlimited")
-    told = [("proved", True), ("claimed", False), ("both", True), ("both", False), ("unlimited", True), ("", False)]
-    for role, is_proved in told:
+    said = [("proved", True), ("claimed", False), ("both", True), ("both", False), ("unlimited", True), ("", False)]
+    for role, is_proved in said:
         log.interval(1, client_role=role, role_is_proved=is_proved)
-    found = role_facts(frame(spark, [log], "limit"), frame(spark, [log], "interval")).collect()
+    limited = {("proxy-1", "publish", role) for role in ("proved", "claimed", "both", "idle")}
+    found = role_facts(summed_of(ROLES, log), limited)
     assert {(row.name, row.is_proved, row.is_claimed) for row in found} == {
         ("proved", True, False),
         ("claimed", False, True),

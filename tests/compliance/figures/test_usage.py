@@ -1,10 +1,9 @@
 import pytest
-from pyspark.sql import functions as F
 
-from compliance.figures.rates import limiter_facts, tenant_day_facts, topic_facts, usage_facts
+from compliance.figures.rates import limiter_facts
+from compliance.figures.traffic import DAYS, MINUTES, STREAMS, tenant_day_facts, topic_facts
+from tests.compliance.arrow import summed_of
 from tests.compliance.planted import PlantedLog, frame
-
-pytestmark = pytest.mark.spark
 
 
 def two_streams():
@@ -18,22 +17,25 @@ def two_streams():
     return log
 
 
-def test_a_topic_is_the_sum_of_its_streams_per_direction(spark):
-    topics = {row.direction: row for row in topic_facts(frame(spark, [two_streams()], "interval")).collect()}
-    publish = topics["publish"]
-    assert (publish.offered_messages, publish.passed_messages, publish.held_messages) == (16, 15, 1)
-    assert (publish.delay_max_ms, publish.limit_messages) == (12.5, 50.0)
-    assert topics["dispatch"].passed_messages == 2
+def values(rows, *names):
+    return [tuple(row[name] for name in names) for row in rows.to_pylist()]
 
 
-def test_usage_has_a_row_for_each_day_topic_and_direction(spark):
-    rows = usage_facts(frame(spark, [two_streams()], "interval")).collect()
-    assert {(row.day, row.direction, row.passed_bytes) for row in rows} == {
+def test_a_topic_is_the_sum_of_its_streams_per_direction():
+    topics = topic_facts(summed_of(STREAMS, two_streams()))
+    names = ("direction", "offered_messages", "passed_messages", "held_messages", "delay_max_ms", "limit_messages")
+    assert values(topics, *names) == [("publish", 16, 15, 1, 12.5, 50.0), ("dispatch", 2, 2, 0, 0.0, 100.0)]
+
+
+def test_usage_has_a_row_for_each_day_topic_and_direction():
+    days = summed_of(DAYS, two_streams())
+    assert values(days, "day", "direction", "passed_bytes") == [
         ("2026-11-21", "publish", 1500),
         ("2026-11-21", "dispatch", 200),
-    }
+    ]
 
 
+@pytest.mark.spark
 def test_a_limiter_shows_the_value_last_in_force(spark):
     log = PlantedLog()
     log.limit(100)
@@ -42,20 +44,21 @@ def test_a_limiter_shows_the_value_last_in_force(spark):
     assert (row.limit_messages, row.values, row.passed_messages, row.throttled_s) == (50, 2, 150, 2.0)
 
 
-def test_what_was_rejected_was_offered_and_did_not_pass(spark):
+def test_what_was_rejected_was_offered_and_did_not_pass():
     log = PlantedLog()
     log.interval(5, offered=9, held_messages=1, rejected_messages=3, rejected_bytes=300)
     log.beat()
     log.interval(1, offered=0, held_messages=0)
-    (row,) = topic_facts(frame(spark, [log], "interval")).collect()
-    assert (row.offered_messages, row.passed_messages, row.rejected_messages, row.rejected_bytes) == (9, 6, 3, 300)
+    names = ("offered_messages", "passed_messages", "rejected_messages", "rejected_bytes")
+    assert values(topic_facts(summed_of(STREAMS, log)), *names) == [(9, 6, 3, 300)]
 
 
-def test_lines_of_proxies_that_could_not_reject_say_nothing_of_it_and_count_as_none(spark):
-    old = frame(spark, [two_streams()], "interval").withColumn("rejected_messages", F.lit(None).cast("long"))
-    assert {row.rejected_messages for row in topic_facts(old).collect()} == {0}
+def test_lines_without_a_count_of_rejected_messages_have_none():
+    topics = topic_facts(summed_of(STREAMS, two_streams(), rejected_messages=None))
+    assert values(topics, "rejected_messages") == [(0,), (0,)]
 
 
+@pytest.mark.spark
 def test_a_limit_that_is_only_observed_was_no_limit(spark):
     log = PlantedLog()
     log.limit(100, mode="observe")
@@ -68,6 +71,7 @@ def test_a_limit_that_is_only_observed_was_no_limit(spark):
     assert (row.mode, row.was_limited, row.passed_messages, row.throttled_s) == ("reject", True, 70, 1)
 
 
+@pytest.mark.spark
 def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down(spark):
     log = PlantedLog()
     for published in (0.0, 0.1, 99.7):
@@ -77,12 +81,12 @@ def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down(s
     assert (limiter.values, limiter.is_relative, limiter.limit_messages) == (1, True, pytest.approx(109.7))
 
 
-def test_a_tenants_day_has_its_highest_minute(spark):
+def test_a_tenants_day_has_its_highest_minute():
     log = PlantedLog()
     for passed in (60, 600, 0):
         log.interval(passed, throttled_ms=250.0)
         log.second += 60
-    (row,) = tenant_day_facts(frame(spark, [log], "interval")).collect()
-    assert (row.day, row.tenant, row.direction) == ("2026-11-21", "acme", "publish")
-    assert (row.passed_messages, row.peak_messages_per_s, row.peak_bytes_per_s) == (660, 10, 1000)
-    assert row.throttled_s == pytest.approx(0.75)
+    days = tenant_day_facts(summed_of(MINUTES, log))
+    assert values(days, "day", "tenant", "direction") == [("2026-11-21", "acme", "publish")]
+    names = ("passed_messages", "peak_messages_per_s", "peak_bytes_per_s", "throttled_s")
+    assert values(days, *names) == [(660, 10, 1000, pytest.approx(0.75))]

@@ -1,14 +1,14 @@
 from datetime import timedelta
+from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import functions as F
 
-from compliance.judging.clocks import moments_of, step_facts
-from compliance.judging.quality import gap_facts, run_facts, unknown_lines
-from tests.compliance.arrow import kept_of
-from tests.compliance.planted import BEGIN, PlantedLog, exact_log, frame
-
-pytestmark = pytest.mark.spark
+from accesslog.record import LossLine
+from compliance.judging import quality
+from compliance.judging.clocks import CLOCK_SPANS, CLOCK_STEPS, step_facts
+from tests.compliance.arrow import kept_of, lines_of, summed_of
+from tests.compliance.planted import BEGIN, PlantedLog, exact_log
 
 
 def log_without(*numbers, **names):
@@ -51,7 +51,7 @@ def changing():
 
 
 @pytest.fixture(scope="module")
-def runs(spark):
+def runs():
     logs = [
         exact_log(10, proxy_id="whole"),
         log_without(4, proxy_id="gap"),
@@ -62,15 +62,21 @@ def runs(spark):
         open_tail(),
         changing(),
     ]
-    return {row.proxy_id: row for row in facts_of(spark, *logs).collect()}
+    return {run.proxy_id: run for run in facts_of(*logs)}
 
 
-def facts_of(spark, *logs):
-    rows = frame(spark, logs)
-    runs, gaps = kept_of(spark, *logs)
-    beats = rows.where("kind = 'heartbeat'")
-    steps = step_facts(moments_of(rows)).groupBy("proxy_id", "boot_id").agg(F.count("*").alias("clock_steps"))
-    return run_facts(runs, gaps, rows, beats, [steps])
+def facts_of(*logs):
+    sums = {"ends": quality.ENDS, "beats": quality.BEATS, "losses": quality.LOSSES}
+    runs, gaps = kept_of(*logs)
+    return quality.run_facts(runs, gaps, {name: summed_of(sum_, *logs) for name, sum_ in sums.items()}, {})
+
+
+def steps_of(lines):
+    """The sizes of the steps of clocks, as of two tasks with a half of the lines each, and of one with all lines."""
+    halves = [lines.slice(0, len(lines) // 2), lines.slice(len(lines) // 2)]
+    for parts in (halves, halves[::-1], [lines], [lines.take(list(range(start, len(lines), 2))) for start in (0, 1)]):
+        steps = step_facts(CLOCK_STEPS.of(*parts), CLOCK_SPANS.of(*parts))
+        yield [(step.size_s, step.line.seq) for step in sorted(steps, key=lambda step: step.last)]
 
 
 @pytest.mark.parametrize(
@@ -93,40 +99,50 @@ def test_coverage_is_the_share_of_time_with_all_lines(runs, proxy_id, missing, c
 
 
 def test_complete_up_to_is_the_last_heartbeats_end(runs):
-    end = (BEGIN + timedelta(seconds=10)).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
+    end = BEGIN + timedelta(seconds=10)
     assert runs["open tail"].complete_up_to == end
     assert runs["open tail"].last > end
 
 
 def test_a_change_is_neither_a_gap_nor_a_step_of_the_clock(runs):
-    assert (runs["changing"].lines, runs["changing"].clock_steps) == (32, 0)
+    assert runs["changing"].lines == 32
+    assert list(steps_of(lines_of([changing()]))) == [[]] * 4
     assert runs["changing"].complete_up_to == runs["whole"].complete_up_to
 
 
-def test_gaps_are_placed(spark):
+def test_gaps_are_placed():
     log = log_without(0, 4, 5)
-    _, gaps = kept_of(spark, log)
-    rows = gap_facts(gaps, frame(spark, [log])).orderBy("after_seq").collect()
-    until = ["2026-11-21T11:29:00.000000Z", "2026-11-21T11:29:02.000000Z"]
+    _, gaps = kept_of(log)
+    rows = quality.gap_facts(gaps, summed_of(quality.after_gaps(gaps), log))
+    until = [BEGIN, BEGIN + timedelta(seconds=2)]
     assert [(row.after_seq, row.missing) for row in rows] == [(-1, 1), (3, 2)]
     assert [row.until for row in rows] == until
     # Each planted line stands in the file as its number says: the first line has number 0.
     assert [(row.behind.file, row.behind.line) for row in rows] == [("a.jsonl", 2), ("a.jsonl", 7)]
 
 
-def test_a_stepped_wall_clock_is_counted(spark):
+def test_a_stepped_wall_clock_is_found_whichever_task_reads_it():
     log = PlantedLog()
-    for ahead_s in (0, -10, 0):
+    for ahead_s in (0, 0, -10, -10, 0, 0):
         log.ahead_s = ahead_s
         log.beat()
-    (run,) = facts_of(spark, log).collect()
-    assert run.clock_steps == 2, "there and back"
+    there_and_back = [(-10.0, 2), (10.0, 4)]
+    assert list(steps_of(lines_of([log]))) == [there_and_back] * 4
 
 
-def test_only_a_known_kind_whose_version_is_not_known_may_hide_something(spark):
+def test_lost_lines_that_a_proxy_declares_make_a_run_lossy():
+    log = exact_log(2)
+    for of_boot, lost_lines in (("boot-1", None), ("boot-2", 0)):
+        lost: dict[str, Any] = {"of_boot": of_boot, "cause": "disk", "detail": "full", "lost_lines": lost_lines}
+        log.add(LossLine, **lost, first_seq=3, last_seq=None, lost_from=BEGIN, lost_until=BEGIN)
+    other = exact_log(2, boot_id="boot-2")
+    assert {run.boot_id: run.is_lossy for run in facts_of(log, other)} == {"boot-1": True, "boot-2": False}
+
+
+def test_only_a_known_kind_whose_version_is_not_known_may_hide_something():
     kinds = [("limit (version 2)",), ("weather (version 2)",), ("weather",), ("heartbeat",), ("my limit (version 2)",)]
-    rows = [("p", "b", seq, *kind, 0, 0.0) for seq, kind in enumerate(kinds)]
-    columns = "proxy_id string, boot_id string, seq long, kind string, mono_us long, duration_ms double"
-    lines = spark.createDataFrame(rows, columns)
-    unknown = {(row.kind, row.is_newer) for row in unknown_lines(lines).collect()}
+    lines = pa.Table.from_pylist(
+        [{"proxy_id": "p", "boot_id": "b", "seq": seq, "kind": kind} for seq, (kind,) in enumerate(kinds)]
+    )
+    unknown = {(row["kind"], row["is_newer"]) for row in quality.UNKNOWN.of(lines).to_pylist()}
     assert unknown == {(kind, kind == "limit (version 2)") for (kind,) in kinds if kind != "heartbeat"}

@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from compliance.judging.facts import RoleFacts
+from compliance.figures.facts import RoleFacts
 from compliance.judging.lines import CLOCK_RESOLUTION_S, excess_tolerance
 from compliance.judging.verdict import gravest, judge_limiters, judge_overall
 from tests.compliance.judging.facts_made import (

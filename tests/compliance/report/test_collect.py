@@ -2,35 +2,28 @@ import pytest
 from pyspark.sql import functions as F
 
 from compliance.figures.facts import EpisodeFacts
-from compliance.figures.rates import limiter_facts, usage_facts
+from compliance.figures.rates import limiter_facts
+from compliance.figures.traffic import DAYS
 from compliance.figures.waiting import episode_facts
 from compliance.judging.clocks import with_axis
 from compliance.judging.facts import UsageFacts
 from compliance.judging.judge import judged_limiters, with_waits
 from compliance.report.collect import ReportTables, worst_limits
+from tests.compliance.arrow import summed_of
 from tests.compliance.planted import PlantedLog, frame
 
-pytestmark = pytest.mark.spark
 
-
-def test_rows_beyond_the_limit_are_counted(spark):
+@pytest.mark.parametrize(("most", "kept", "left_out"), [(3, "012", {"usage": 4}), (7, "0123456", {})])
+def test_rows_beyond_the_limit_are_counted(most, kept, left_out):
     log = PlantedLog()
     for number in range(7):
         log.interval(number, topic=f"persistent://acme/orders/{number}")
     found = ReportTables()
-    rows = found.rows("usage", usage_facts(frame(spark, [log], "interval")), UsageFacts, "topic", most=3)
-    assert [row.topic[-1] for row in rows] == ["0", "1", "2"]
-    assert found.left_out == {"usage": 4}
+    rows = found.kept("usage", summed_of(DAYS, log), UsageFacts, {"topic": "ascending"}, most)
+    assert ("".join(row.topic[-1] for row in rows), found.left_out) == (kept, left_out)
 
 
-def test_a_table_that_fits_leaves_nothing_out(spark):
-    log = PlantedLog()
-    log.interval(1)
-    found = ReportTables()
-    assert len(found.rows("usage", usage_facts(frame(spark, [log], "interval")), UsageFacts, "topic", most=1)) == 1
-    assert found.left_out == {}
-
-
+@pytest.mark.spark
 def test_of_too_many_limits_the_violated_ones_are_kept(spark):
     log = PlantedLog()
     for number in range(5):
@@ -44,6 +37,7 @@ def test_of_too_many_limits_the_violated_ones_are_kept(spark):
     assert {row.name for row in worst.collect()} == {"t3", "starved"}
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("names", [("b", "c", "a", "d"), ("d", "a", "c", "b")])
 def test_rows_that_tie_are_in_one_order_wherever_their_lines_were(spark, names):
     logs = []

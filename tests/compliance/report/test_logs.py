@@ -10,20 +10,20 @@ pytestmark = pytest.mark.spark
 
 def tables_of(spark, *logs):
     rows = frame(spark, logs)
-    runs, gaps = kept_of(spark, *logs)
+    runs, gaps = kept_of(*logs)
     none = spark.createDataFrame([], "file string")
-    return LogTables(rows, runs, gaps, quarantine=none, copies=none, lines=rows.count(), duplicates=0, newer={})
+    counts = {"lines": rows.count(), "malformed": 0, "duplicates": 0}
+    return LogTables(rows, runs, gaps, quarantine=none, copies=none, newer={}, **counts)
 
 
-def test_each_kind_is_kept_with_its_own_columns_and_its_place(spark):
+def test_each_kind_is_kept_with_its_own_columns(spark):
     log = exact_log(2)
     log.change()
     log.reject(3)
     with opened(tables_of(spark, log)) as logs:
-        counts = [frame.count() for frame in (logs.lines, logs.limits, logs.intervals, logs.others)]
-        assert counts == [8, 2, 2, 4]
-        assert [(row.who, row.file, row.line) for row in logs.of("change").collect()] == [("ann", "a.jsonl", 7)]
-        assert "who" not in logs.of("reject").columns
+        assert [frame.count() for frame in (logs.limits, logs.intervals, logs.shares)] == [2, 2, 0]
+        [change] = logs.sums["changes"].to_pylist()
+        assert (change["who"], change["seq"], logs.sums["refusals"]["rejected"].to_pylist()) == ("ann", 6, [3])
         assert "burst_messages" not in logs.intervals.columns
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from compliance.figures.facts import RateFacts, RefusalFacts
-from compliance.judging.facts import GapFacts, QuarantineFacts, RoleFacts
+from compliance.figures.facts import RateFacts, RefusalFacts, RoleFacts
+from compliance.judging.facts import GapFacts, QuarantineFacts
 from compliance.report.page import breakable, broken, render
 from compliance.report.report import make_report
 from compliance.report.subjects import between

@@ -1,0 +1,195 @@
+"""Sums over lines, in columns: each Spark task sums up its own lines, and the driver adds up the tasks' sums.
+
+A sum has as many rows as there are streams, clients or minutes, however many lines there are.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from compliance.schema import BOOT, arrow_schema
+
+LINES = pa.schema([*arrow_schema(), ("file", pa.string()), ("line", pa.int64()), ("day", pa.date32())])
+"""Lines as Spark hands them over."""
+Values = Any
+"""A column of Arrow, in one piece or several."""
+_LINES_AT_ONCE = 100_000
+"""Lines that a task sums up together."""
+
+
+def with_columns(table: pa.Table, **columns: Values) -> pa.Table:
+    """Add columns, or put others in their place."""
+    return pa.table({name: table[name] for name in table.column_names} | columns)
+
+
+def with_zeros(table: pa.Table, *names: str) -> pa.Table:
+    """Put 0 where a column has nothing: a field is left out where it is 0."""
+    return with_columns(table, **{name: pc.fill_null(table[name], 0) for name in names})
+
+
+def ones(rows: pa.Table) -> pa.Array:
+    """Return 1 for each row, to be counted."""
+    return pa.array(np.ones(len(rows), np.int64))
+
+
+def seconds(milliseconds: Values) -> Values:
+    """Return milliseconds as seconds."""
+    return pc.divide(milliseconds, 1e3)
+
+
+def waits(lines: pa.Table) -> Values:
+    """Return each line's wait, bounded by its length: a longer one would owe more than was due."""
+    return pc.min_element_wise(lines["throttled_ms"], lines["duration_ms"])
+
+
+class Latest(NamedTuple):
+    """Columns of the row that comes last; rows without a value in the order's first column come before all others.
+
+    Args:
+        order: Columns, the first counts most.
+        names: Further columns of that row.
+    """
+
+    order: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """One row for each key. Sums of parts can be summed up again, and are then the sums of the whole.
+
+    Args:
+        keys: Columns.
+        sums: Columns to add up.
+        least: Columns of which the least value counts.
+        most: Columns of which the greatest value counts.
+        latest: Columns of the last row.
+    """
+
+    keys: tuple[str, ...]
+    sums: tuple[str, ...] = ()
+    least: tuple[str, ...] = ()
+    most: tuple[str, ...] = ()
+    latest: tuple[Latest, ...] = ()
+
+    def of(self, rows: pa.Table) -> pa.Table:
+        """Return a row for each key, in the order of their first rows; sums of nulls alone are null."""
+        steps = [(name, kind) for kind in ("sum", "min", "max") for name in self._of_kind[kind]]
+        ranked, orders = rows, []
+        for number, latest in enumerate(self.latest):
+            sort_keys = [(name, "ascending", "at_start") for name in latest.order]
+            orders.append(order := pc.sort_indices(rows, sort_keys=sort_keys))
+            rank = np.empty(len(order), np.int64)
+            rank[order.to_numpy()] = np.arange(len(order))
+            ranked = ranked.append_column(f"rank {number}", pa.array(rank))
+            steps.append((f"rank {number}", "max"))
+        grouped = ranked.group_by(list(self.keys), use_threads=False).aggregate(steps)
+        columns = {name: grouped[name] for name in self.keys}
+        columns |= {name: grouped[f"{name}_{kind}"] for name, kind in steps if not name.startswith("rank ")}
+        for number, (latest, order) in enumerate(zip(self.latest, orders, strict=True)):
+            last = order.take(grouped[f"rank {number}_max"])
+            columns |= {name: rows[name].take(last) for name in (*latest.order, *latest.names)}
+        return pa.table(columns)
+
+    @property
+    def _of_kind(self) -> dict[str, tuple[str, ...]]:
+        return {"sum": self.sums, "min": self.least, "max": self.most}
+
+    def by(self, *keys: str) -> "Grouping":
+        """Return the same sums by other keys."""
+        return replace(self, keys=keys)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A sum over lines.
+
+    Args:
+        columns: Those of lines that it needs.
+        prepared: Makes the rows of lines that are to be grouped.
+        grouping: The keys and the sums.
+        kinds: The kinds of lines that count; all where there is none.
+    """
+
+    columns: Collection[str]
+    prepared: Callable[[pa.Table], pa.Table]
+    grouping: Grouping
+    kinds: tuple[str, ...] = ()
+
+    def of(self, *parts: pa.Table) -> pa.Table:
+        """Sum up lines, each part alone and then all together."""
+        return self.together([self._of_lines(part) for part in parts])
+
+    def _of_lines(self, lines: pa.Table) -> pa.Table:
+        own = lines.filter(pc.is_in(lines["kind"], pa.array(self.kinds))) if self.kinds else lines
+        return self.together([self.prepared(own.select(list(self.columns)))])
+
+    def together(self, sums: list[pa.Table]) -> pa.Table:
+        """Add up sums."""
+        return self.grouping.of(pa.concat_tables(sums))
+
+
+def itself(lines: pa.Table) -> pa.Table:
+    """Return lines as they are."""
+    return lines
+
+
+def listed(kind: str, *columns: str) -> Sum:
+    """Return all lines of a kind that has few, with some of their columns."""
+    own = (*BOOT, "seq", *columns)
+    return Sum(own, itself, Grouping(own), (kind,))
+
+
+def summed(lines: DataFrame | None, sums: Mapping[str, Sum], like: pa.Schema = LINES) -> dict[str, pa.Table]:
+    """Sum up lines: one query for all sums.
+
+    Args:
+        lines: Of all kinds; None for no line.
+        sums: By their names.
+        like: The columns of the lines.
+    """
+    columns = dict.fromkeys(chain(*(("kind", *sum_.columns) if sum_.kinds else sum_.columns for sum_ in sums.values())))
+    of = {name: [sum_.of(like.empty_table())] for name, sum_ in sums.items()}
+    if lines is not None:
+        parts = lines.select(*columns).mapInArrow(_worker(dict(sums)), "name string, part binary").toArrow()
+        for part in parts.to_pylist():
+            of[part["name"]].append(pa.ipc.open_stream(part["part"]).read_all())
+    return {name: sum_.together(of[name]) for name, sum_ in sums.items()}
+
+
+def _worker(sums: dict[str, Sum]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        of: dict[str, list[pa.Table]] = {name: [] for name in sums}
+        for lines in large(batches):
+            for name, sum_ in sums.items():
+                of[name].append(sum_.of(lines))
+        parts = {name: encoded(sum_.together(of[name])) for name, sum_ in sums.items() if of[name]}
+        yield pa.RecordBatch.from_arrays([pa.array(parts.keys()), pa.array(parts.values())], ["name", "part"])
+
+    return work
+
+
+def encoded(table: pa.Table) -> bytes:
+    """Return a table as bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def large(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Gather batches: large tables take less time."""
+    gathered: list[pa.RecordBatch] = []
+    for batch in batches:
+        gathered.append(batch)
+        if sum(map(len, gathered)) >= _LINES_AT_ONCE:
+            yield pa.Table.from_batches(gathered).combine_chunks()
+            gathered = []
+    if gathered:
+        yield pa.Table.from_batches(gathered).combine_chunks()
