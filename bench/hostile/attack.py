@@ -1,7 +1,8 @@
 """Drives the connections of one kind, in a process of its own: `python -m bench.hostile.attack KIND HOST:PORT S`.
 
 At the end a line of JSON says how many connections were opened, were refused or ended by the other side, and how many
-bytes were sent and read.
+bytes were sent and read. Without arguments it attacks once for each line of its input, which holds all three between
+tabs: one process for many kinds.
 """
 
 import errno
@@ -11,7 +12,7 @@ import selectors
 import socket
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 
 from bench.hostile.kinds import KINDS, HostileKind
@@ -78,6 +79,14 @@ class Attack:
             for key, events in self._selector.select(_LOOK_S):
                 self._step(key.data, events)
             self._give_reading_time(now)
+
+    def close(self) -> None:
+        """End all connections."""
+        for key in list(self._selector.get_map().values()):
+            key.data.socket.close()
+        for _, _, hostile in self._asleep:
+            hostile.socket.close()
+        self._selector.close()
 
     def _open_some(self) -> None:
         kind = self._kind
@@ -178,12 +187,15 @@ class Attack:
 
 def main() -> None:
     """Attack as the command line says."""
-    name, address, seconds = sys.argv[1:]
-    sluice = _SLUICE.parse(address)
-    attack = Attack(next(kind for kind in KINDS if kind.name == name), (sluice.host, sluice.port))
+    orders = [sys.argv[1:]] if sys.argv[1:] else (line.rstrip("\n").split("\t") for line in sys.stdin)
     with suppress(KeyboardInterrupt):
-        attack.run(float(seconds))
-    sys.stdout.write(json.dumps(attack.counts) + "\n")
+        for name, address, seconds in orders:
+            sluice = _SLUICE.parse(address)
+            attack = Attack(next(kind for kind in KINDS if kind.name == name), (sluice.host, sluice.port))
+            with closing(attack):
+                attack.run(float(seconds))
+            sys.stdout.write(json.dumps(attack.counts) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """One kind at a time against a real `sluice serve`, and its cost: memory of its processes, time of a neighbour."""
 
 import json
+import select
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -191,15 +193,19 @@ class HostileStage:
         port: Where clients connect.
         admin: The admin address's port.
         process: Sluice.
-        broker: The broker.
+        attacker: Attacks as its input says; it ends with that.
     """
 
-    def __init__(self, folder: Path, port: int, admin: int, process: TetheredProcess, broker: TetheredProcess) -> None:
+    def __init__(
+        self, folder: Path, port: int, admin: int, process: TetheredProcess, attacker: subprocess.Popen[str]
+    ) -> None:
         self.folder = folder
         self.port = port
         self._admin = admin
         self._process = process
-        self._broker = broker
+        assert attacker.stdin is not None
+        assert attacker.stdout is not None
+        self._orders, self._counts = attacker.stdin, attacker.stdout
         self.memory_at_start = self.memory()
 
     def pids(self) -> list[int]:
@@ -223,14 +229,13 @@ class HostileStage:
         for pid in self.pids():
             meters.forget_peak(pid)
         to = self._admin if kind.to == "admin" else self.port
-        command = [sys.executable, "-m", "bench.hostile.attack", kind.name, f"127.0.0.1:{to}", f"{seconds:g}"]
-        log, clocks, began = self.folder / "attack.log", [CpuClock(pid) for pid in self.pids()], time.monotonic()
-        log.unlink(missing_ok=True)
-        attacker = TetheredProcess(command, log)
+        clocks, began = [CpuClock(pid) for pid in self.pids()], time.monotonic()
+        self._orders.write(f"{kind.name}\t127.0.0.1:{to}\t{seconds:g}\n")
+        self._orders.flush()
         watching = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(row, watching), daemon=True)
         watcher.start()
-        while attacker.exit_code is None:
+        while not select.select([self._counts], [], [], 0)[0]:
             neighbour.run(_LOOK_S)
         row.cpu = sum(clock.read().cpu_s for clock in clocks) / (time.monotonic() - began)
         watching.set()
@@ -238,8 +243,7 @@ class HostileStage:
         row.peak = max(row.peak, sum(meters.peak_bytes(pid) for pid in self.pids()))
         row.beside = {what: neighbour.p99(what) for what in neighbour.took}
         row.failed = neighbour.failed
-        with suppress(ValueError, IndexError):
-            row.did = json.loads(log.read_text().splitlines()[-1])
+        row.did = json.loads(self._counts.readline() or "{}")
         neighbour.close()
         settle(self._process.pid, rest)
         time.sleep(rest)
@@ -271,13 +275,18 @@ def running(folder: Path, processes: int = 1, more: Mapping[str, Any] = CONFIG) 
     command += ["--broker", f"pulsar://127.0.0.1:{broker_port}", "--admin", f"127.0.0.1:{admin}"]
     command += ["--access-log", str(folder / "access-log")]
     sluice = TetheredProcess(command, folder / "sluice.log")
+    attacker = subprocess.Popen(
+        [sys.executable, "-m", "bench.hostile.attack"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     try:
         for each, process in ((broker_port, broker), (admin, sluice), (port, sluice)):
             wait_ready(process, partial(is_listening, each), _READY_S)
         early = Neighbour(port)
         early.run(0.3)
         early.close()
-        yield HostileStage(folder, port, admin, sluice, broker)
+        with attacker:
+            yield HostileStage(folder, port, admin, sluice, attacker)
     finally:
+        attacker.kill()
         sluice.stop()
         broker.kill()
