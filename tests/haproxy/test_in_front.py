@@ -45,17 +45,18 @@ _SENDS = {"version 1": "send-proxy", "version 2": "send-proxy-v2"}
 
 
 class Stage:
-    """The stand-in broker, and what is started in front of it; ended with the block.
+    """The proxies before the stand-in broker; they end with the block.
 
     Args:
         folder: For files of all.
+        broker: Its host:port.
         open_: Ends what is started.
     """
 
-    def __init__(self, folder: Path, open_: ExitStack) -> None:
+    def __init__(self, folder: Path, broker: str, open_: ExitStack) -> None:
         self._folder = folder
         self._open = open_
-        _, self._broker = open_.enter_context(running_broker())
+        self._broker = broker
 
     def sluice(self, **config: Any) -> SluiceProcess:
         behind = {"proxy_protocol": {"mode": "required", "from": [_HAPROXY]}}
@@ -80,10 +81,16 @@ class Stage:
         return f"127.0.0.1:{port}"
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    with running_broker() as (_, address):
+        yield address
+
+
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Stage]:
+def stage(tmp_path: Path, broker: str) -> Iterator[Stage]:
     with ExitStack() as open_:
-        yield Stage(tmp_path, open_)
+        yield Stage(tmp_path, broker, open_)
 
 
 def counted(sluice: SluiceProcess, metric: str) -> dict[str, int]:
@@ -102,6 +109,7 @@ def look(client: pulsar.Client, sluice: SluiceProcess) -> set[str]:
     assert [consumer.receive(60_000).data()[0] for _ in range(20)] == list(range(20))
     streams = sluice.streams(_TOPIC)
     assert sorted(stream["direction"] for stream in streams) == ["dispatch", "publish"]
+    consumer.unsubscribe()
     return {stream["client_address"].rpartition(":")[0] for stream in streams}
 
 

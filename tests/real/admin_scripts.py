@@ -26,9 +26,6 @@ RATES = {
 }
 """By their names in pulsar-admin, and what they are set to; what is not given is -1, a period 1 s or 30 s."""
 
-GROUPS_OF_COMMANDS = ("topicPolicies", "topics")
-"""Of pulsar-admin: new and old names of the same, the old ones without --global and without subscriptions."""
-
 DYNAMIC_KEYS = (
     "brokerPublisherThrottlingMaxMessageRate",
     "brokerPublisherThrottlingMaxByteRate",

@@ -9,7 +9,6 @@ from typing import Self
 
 import pulsar
 
-from tests.real.probe import SLACK_S
 from tests.waiting import wait_for
 
 Arrival = tuple[float, int]
@@ -23,22 +22,6 @@ class Line:
     rate: float
     burst: float
     entry: int = 1
-
-    def worst_excess(self, arrivals: list[Arrival], stall_s: float = 0.0, slack_s: float = SLACK_S) -> float:
-        """How many messages above the line the worst interval is; at most 0 if none is above.
-
-        `stall_s` is how long arrivals may have been kept from arriving (see `Probe`): what follows the first late
-        one is then that much too near.
-
-        The worst interval that ends at an arrival is the one that ended at the arrival before, extended, or it
-        begins here: one pass sees all intervals.
-        """
-        worst, carried, before = float("-inf"), 0.0, None
-        for at, messages in arrivals:
-            waited = 0.0 if before is None else at - before
-            carried = max(0.0, carried - self.rate * waited) + messages
-            worst, before = max(worst, carried), at
-        return worst - self.burst - self.entry - self.rate * (slack_s + stall_s)
 
     def excess_since(self, begun: float, arrivals: list[Arrival], *later: tuple[float, float]) -> float:
         """How many messages above the line were there at the worst arrival, of all since `begun`; at most 0 if none is.
@@ -60,11 +43,6 @@ class Line:
         counts = accumulate(messages for _, messages in arrivals)
         worst = max((count - allowed(at) for count, (at, _) in zip(counts, arrivals, strict=True)), default=0.0)
         return worst - self.burst - self.entry
-
-
-def rate_over(arrivals: list[Arrival], begin: float, seconds: float, stall_s: float = 0.0) -> float:
-    """Messages per second that arrived in [begin, begin + seconds), or would have but for a standstill."""
-    return sum(messages for at, messages in arrivals if begin <= at < begin + seconds + stall_s) / seconds
 
 
 @dataclass

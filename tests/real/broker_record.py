@@ -31,7 +31,8 @@ from tests.real.pulsar_rest import PulsarRest
 from tests.real.raw_client import dialled
 
 SHOWN = {
-    "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor",
+    "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,"
+    "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
     "exposingBrokerEntryMetadataToClientEnabled": "true",
 }
 """What the brokers' configuration needs for it."""

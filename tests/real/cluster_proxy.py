@@ -1,20 +1,19 @@
 """A cluster of two brokers with a Sluice in front, and what the tests do with it."""
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-
-import pulsar
 
 from adminrest.client import AdminClient
 from tests.real.broker_record import SHOWN
-from tests.real.probe import Probe
 from tests.real.pulsar_cluster import PulsarCluster
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.sluice_process import SluiceProcess, start_sluice
 
+CHUNK = 1_500_000
+"""Bytes of the largest entry."""
 PROPERTIES = {
     **SHOWN,
+    "maxMessageSize": str(CHUNK),
     # The one that names the new broker to the clients of a topic that moves, which Sluice has to keep from them.
     "loadManagerClassName": "org.apache.pulsar.broker.loadbalance.extensions.ExtensibleLoadManagerImpl",
 }
@@ -50,13 +49,6 @@ def topic_on(cluster: PulsarCluster, broker: int, local: str) -> str:
     topic = f"persistent://{namespace}/{local}"
     put(cluster, topic, broker)
     return topic
-
-
-@contextlib.contextmanager
-def probing(cluster: PulsarCluster, client: pulsar.Client, broker: int) -> Iterator[Probe]:
-    """See `Probe`; it stays on that broker whatever else moves."""
-    with Probe(client, topic_on(cluster, broker, "beside")) as probe:
-        yield probe
 
 
 def broker_urls_stripped(sluice: SluiceProcess) -> float:

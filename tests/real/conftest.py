@@ -16,7 +16,6 @@ import pytest
 from loadgen.real.jars import available
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker, archive_classes
 from tests.real.cluster_proxy import PROPERTIES
-from tests.real.probe import Probe
 from tests.real.pulsar_cluster import PulsarCluster
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.slow_scenarios import CONFIG as SLOW_CONFIG
@@ -146,14 +145,6 @@ def direct_client(real_broker: StandaloneBroker) -> Iterator[pulsar.Client]:
         yield client
     finally:
         client.close()
-
-
-@pytest.fixture
-def probe(direct_client: pulsar.Client, rest: PulsarRest) -> Iterator[Probe]:
-    """Runs beside the test; its `stall_s` is what the machine did to the arrivals."""
-    rest.ensure_namespace("probe")
-    with Probe(direct_client, topic_name("probe", "beside")) as probe:
-        yield probe
 
 
 @pytest.fixture

@@ -3,13 +3,16 @@
 import re
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pulsar
 
 from tests.real.flows import Receipts
 from tests.real.intake import SUBSCRIPTION, Act, Taken
+from tests.real.stages import Stage
 from tests.real.traffic import PATIENCE_MS
 from tests.waiting import wait_for
 
@@ -18,6 +21,18 @@ FROM_PART = 250
 EARLIEST = pulsar.InitialPosition.Earliest
 FREE_S = 5
 FREE_EACH_S = 0.02
+BATCH = 25
+
+
+def filled(play: Callable[..., Any], topic: str, count: int, stage: Stage, **options: Any) -> Callable[[], Any]:
+    """A way to consume, with a topic that has a backlog."""
+    return partial(play, Act(stage, topic).fill(count, **options))
+
+
+def batched(compression: pulsar.CompressionType) -> dict[str, Any]:
+    """Options of a producer."""
+    size = {"batching_max_messages": BATCH, "batching_max_publish_delay_ms": 1000}
+    return {"batching_enabled": True, "compression_type": compression, **size}
 
 
 def drain(act: Act, **options: Any) -> Act:

@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 import pulsar
 
 from tests.real.arrivals import Arrival, Watcher
-from tests.real.probe import Probe
 from tests.real.stages import Stage
 from tests.real.traffic import Sender, digests, payload, sent_by
 from tests.waiting import wait_for
@@ -206,24 +205,19 @@ class Played(Generic[Scene]):
 
     Attributes:
         begun: When each began, by its name.
-        stall_s: The longest standstill of the way past Sluice meanwhile.
-        stalled_s: All standstills together.
 
     Args:
-        probe: Runs meanwhile.
         scenes: Each is opened already; called, it plays.
     """
 
-    def __init__(self, probe: Probe, scenes: Mapping[str, Callable[[], Scene]]) -> None:
+    def __init__(self, scenes: Mapping[str, Callable[[], Scene]]) -> None:
         self._ends: dict[str, Future[Scene]] = {}
         self.begun: dict[str, float] = {}
-        with _no_collections(), probe, ThreadPoolExecutor(len(scenes)) as pool:
+        with _no_collections(), ThreadPoolExecutor(len(scenes)) as pool:
             for name, play in scenes.items():
                 self._ends[name] = pool.submit(self._play, name, play)
                 # All at the same instant would be a standstill of this process.
                 time.sleep(_APART_S)
-        self.stall_s = probe.stall_s
-        self.stalled_s = probe.stalled_s
 
     def _play(self, name: str, play: Callable[[], Scene]) -> Scene:
         self.begun[name] = time.monotonic()

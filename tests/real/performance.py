@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Generic, TypeVar
 
-from loadgen.real.standalone import StandaloneBroker
+from loadgen.real.standalone import Broker
 from tests.real.flows import Played
-from tests.real.probe import Probe
-from tests.real.pulsar_rest import PulsarRest, topic_name
+from tests.real.pulsar_rest import PulsarRest
 from tests.real.sluice_process import SluiceProcess
 from tests.real.stages import Stage
 from tests.real.stream_watch import StreamWatch
@@ -21,7 +20,6 @@ class Performance(Generic[Scene]):
 
     Attributes:
         begun: When each scene began, by its name.
-        stall_s: What the machine did to the arrivals meanwhile (see `Probe`).
         watch: What Sluice said meanwhile.
         left: What Sluice said of streams when all clients had gone, and the bytes that it held then.
 
@@ -35,13 +33,12 @@ class Performance(Generic[Scene]):
     def __init__(
         self,
         sluice: SluiceProcess,
-        broker: StandaloneBroker,
+        broker: Broker,
         namespace: str,
         scenes: Mapping[str, Callable[[Stage], Callable[[], Scene]]],
     ) -> None:
         rest = PulsarRest(broker.admin_url)
-        for each in (namespace, "probe"):
-            rest.ensure_namespace(each)
+        rest.ensure_namespace(namespace)
         self.watch = StreamWatch(sluice)
         with ExitStack() as at_the_end:
             at_broker = quiet_client(broker.service_url)
@@ -49,9 +46,8 @@ class Performance(Generic[Scene]):
             with ExitStack() as clients, self.watch:
                 stage = Stage(sluice, at_broker, rest, clients)
                 opened = {name: open_scene(stage) for name, open_scene in scenes.items()}
-                self._played = Played(Probe(at_broker, topic_name("probe", namespace)), opened)
+                self._played = Played(opened)
             self.left = self.watch.left()
-        self.stall_s = self._played.stall_s
         self.begun = self._played.begun
 
     def __getitem__(self, name: str) -> Scene:

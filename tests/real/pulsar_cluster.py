@@ -19,7 +19,7 @@ from loadgen.real.jars import RealPulsarError
 from loadgen.real.process import Program, PulsarServer, free_ports, is_listening, run_once, write_properties
 from loadgen.real.standalone import PROPERTIES, Broker
 
-CLUSTER = "cluster"
+CLUSTER = "standalone"  # as `AdminClient.make_tenant` has it
 _ZOOKEEPER_MEMORY = ("-Xmx64m", "-XX:TieredStopAtLevel=1")
 
 

@@ -16,7 +16,6 @@ from tests.real.arrivals import Watcher
 from tests.real.backlogs import Backlog
 from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Played
-from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.steadiness import assert_used
@@ -98,15 +97,14 @@ def settled(rest: PulsarRest, name: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def played(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: PulsarRest) -> Played[Emptied]:
     """Both at once."""
-    for namespace in ("backlog", "probe"):
-        rest.ensure_namespace(namespace)
+    rest.ensure_namespace("backlog")
     at_broker = quiet_client(real_broker.service_url)
     try:
         scenes: dict[str, Callable[[], Emptied]] = {
             name: partial(emptied, backlog, backlog.fill(at_broker), sluice_proxy, rest)
             for name, backlog in BACKLOGS.items()
         }
-        return Played(Probe(at_broker, topic_name("probe", "beside-backlog")), scenes)
+        return Played(scenes)
     finally:
         at_broker.close()
 

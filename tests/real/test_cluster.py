@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pulsar
@@ -13,6 +14,7 @@ from loadgen.real.process import wait_until
 from tests.real.arrivals import Arrival, Line, Watcher
 from tests.real.broker_record import KEEPER, Entry, read_record
 from tests.real.cluster_proxy import (
+    CHUNK,
     LOOKED_UP_AT,
     broker_urls_stripped,
     put,
@@ -21,12 +23,16 @@ from tests.real.cluster_proxy import (
     topic_name,
     topic_on,
 )
+from tests.real.consumer_kinds import BATCH as IN_BATCH
+from tests.real.consumer_kinds import batched, drain, filled
 from tests.real.demand import publishing, wait_for_more
 from tests.real.fleet_front import NAMESPACE, Front
 from tests.real.fleet_scenes import IN_EVERY_RUN
+from tests.real.intake import Act
 from tests.real.metrics import counted
+from tests.real.performance import Performance
 from tests.real.pulsar_cluster import PulsarCluster
-from tests.real.pulsar_rest import PulsarRest
+from tests.real.pulsar_rest import TENANT, PulsarRest
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.steadiness import assert_never_above, assert_used
 from tests.real.traffic import (
@@ -48,6 +54,10 @@ pytestmark = pytest.mark.real
 RATE = 100
 MOVED, KILLED, IN_DEBT = topic_name("moved"), topic_name("killed"), topic_name("in-debt")
 LIMITED, FREE = topic_name("restart-limited"), topic_name("restart-free")
+STAMPED = "stamped"
+BATCHED, CHUNKED = (f"persistent://{TENANT}/{STAMPED}/{local}" for local in ("batched", "chunked"))
+CHUNKS = 3
+"""Per second, and of each message."""
 BATCH, SLOW_RATE = 50, 5
 
 
@@ -245,6 +255,49 @@ def test_connections_of_a_client_may_reach_any_process(
             assert counted(process, "sluice_connections_ended_total", cause="target_refused") == 0
     finally:
         sluice.stop()
+
+
+@pytest.fixture(scope="module")
+def stamped(started_cluster: PulsarCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Performance[Act]]:
+    """Consumers of one of the brokers, which put metadata of their own before each entry."""
+    broker = started_cluster.brokers[LOOKED_UP_AT]
+    PulsarRest(broker.admin_url).ensure_namespace(STAMPED)
+    for topic in (BATCHED, CHUNKED):
+        put(started_cluster, topic, LOOKED_UP_AT)
+    limits = {BATCHED: {"dispatch": {"messages": RATE}}, CHUNKED: {"dispatch": {"messages": CHUNKS}}}
+    sluice = start_sluice(tmp_path_factory.mktemp(STAMPED), broker.service_url, {"limits": {"topics": limits}})
+    try:
+        of_batches = batched(pulsar.CompressionType.LZ4)
+        scenes = {
+            BATCHED: partial(filled, drain, BATCHED, 500, **of_batches),
+            CHUNKED: partial(filled, drain, CHUNKED, 4, size=2 * CHUNK + 10_000, chunking_enabled=True),
+        }
+        yield Performance(sluice, broker, STAMPED, scenes)
+    finally:
+        sluice.stop()
+
+
+def test_entries_with_broker_metadata_count_by_their_content(cluster: PulsarCluster, stamped: Performance[Act]) -> None:
+    act = stamped[BATCHED]
+    act.assert_each_once_in_order()
+    assert stamped.watch.most_held[BATCHED] in (IN_BATCH, 2 * IN_BATCH)
+    assert_never_above(act.arrivals, Line(RATE, burst=RATE / 10, entry=IN_BATCH), stamped.begun[BATCHED])
+    [stream] = act.streams
+    assert stream["passed_messages"] == len(act.sent)
+    published = PulsarRest(cluster.brokers[LOOKED_UP_AT].admin_url).stats(BATCHED)["bytesInCounter"]
+    assert stream["passed_bytes"] > published, "no metadata of the broker's"
+
+
+@pytest.mark.usefixtures("cluster")
+def test_chunks_are_messages_to_the_limit(stamped: Performance[Act]) -> None:
+    act = stamped[CHUNKED]
+    act.assert_each_once_in_order()
+    assert stamped.watch.most_held[CHUNKED] > 0
+    assert [stream["passed_messages"] for stream in act.streams] == [CHUNKS * len(act.sent)]
+    # Each message is complete with its last chunk: the limit is one message a second, but for the first one's chunks.
+    line = Line(CHUNKS, burst=CHUNKS, entry=CHUNKS)
+    assert_never_above([(at, CHUNKS) for at, _ in act.arrivals], line, stamped.begun[CHUNKED])
+    assert (set(stamped.left[0].values()), stamped.left[1]) == ({0}, 0), "nothing is held when all have gone"
 
 
 def test_a_killed_broker_costs_time_and_neither_messages_nor_the_limit(

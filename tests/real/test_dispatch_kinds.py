@@ -1,8 +1,7 @@
 """Each way to consume and each kind of message under a dispatch limit: nothing lost, doubled, out of order or stuck."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -11,15 +10,18 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from loadgen.real.standalone import BrokerSettings, StandaloneBroker
+from loadgen.real.standalone import StandaloneBroker
 from tests.real.arrivals import Line
 from tests.real.conftest import IS_DIRECT
 from tests.real.consumer_kinds import (
+    BATCH,
     FREE_EACH_S,
     FREE_S,
     Beside,
+    batched,
     beside_a_held_one,
     drain,
+    filled,
     partitions,
     pattern,
     read_to_the_end,
@@ -28,8 +30,8 @@ from tests.real.consumer_kinds import (
 )
 from tests.real.intake import Act
 from tests.real.performance import Performance
-from tests.real.pulsar_rest import TENANT, topic_name
-from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
+from tests.real.sluice_process import SluiceProcess
 from tests.real.stages import Stage
 from tests.real.steadiness import assert_never_above, assert_used
 
@@ -44,18 +46,8 @@ SLOW = 2
 """Per minute."""
 UNHELD_S = 15
 """Whatever waited for only one held message would wait twice as long."""
-CHUNKS = 3
-"""Per second, and of each message."""
-CHUNK = 1_500_000
-BATCH = 25
-FREE_TOPIC = topic_name("probe", "free-beside-held")
-STAMPING = {
-    "brokerEntryMetadataInterceptors": "org.apache.pulsar.common.intercept.AppendBrokerTimestampMetadataInterceptor,"
-    "org.apache.pulsar.common.intercept.AppendIndexMetadataInterceptor",
-    "exposingBrokerEntryMetadataToClientEnabled": "true",
-    "maxMessageSize": str(CHUNK),
-}
-"""Of a broker that puts metadata of its own before each entry; and whose messages are soon too large for one entry."""
+FREE_NAMESPACE = "dispatch-kinds-free"
+FREE_TOPIC = topic_name(FREE_NAMESPACE, "beside-held")
 
 
 def topic(name: str) -> str:
@@ -70,7 +62,6 @@ CONFIG = {
             topic("zero queue"): {"dispatch": {"messages": SINGLY}},
             topic("zero queues"): {"dispatch": {"messages": SINGLY}},
             topic("mixed"): {"dispatch": {"messages": f"{SLOW}/min"}},
-            topic("chunked"): {"dispatch": {"messages": CHUNKS}},
         },
     }
 }
@@ -96,17 +87,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> pulsar.CryptoKeyReader:
     return pulsar.CryptoKeyReader(str(public), str(private))
 
 
-def filled(play: Callable[..., Any], name: str, count: int, stage: Stage, **options: Any) -> Callable[[], Any]:
-    return partial(play, Act(stage, topic(name)).fill(count, **options))
-
-
 def unfilled(play: Callable[..., Any], name: str, stage: Stage) -> Callable[[], Any]:
     return partial(play, Act(stage, topic(name)))
-
-
-def batched(compression: pulsar.CompressionType) -> dict[str, Any]:
-    size = {"batching_max_messages": BATCH, "batching_max_publish_delay_ms": 1000}
-    return {"batching_enabled": True, "compression_type": compression, **size}
 
 
 LZ4 = batched(pulsar.CompressionType.LZ4)
@@ -115,38 +97,23 @@ ZSTD = batched(pulsar.CompressionType.ZSTD)
 
 @pytest.fixture(scope="module")
 def played(
-    sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, keys: pulsar.CryptoKeyReader
+    sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: PulsarRest, keys: pulsar.CryptoKeyReader
 ) -> Performance[Any]:
+    rest.ensure_namespace(FREE_NAMESPACE)
     sealed = {**ZSTD, "encryption_key": "a key", "crypto_key_reader": keys}
     scenes: dict[str, Callable[[Stage], Callable[[], Any]]] = {
-        "reader": partial(filled, read_to_the_end, "reader", 300),
-        "zero queue": partial(filled, zero_queue, "zero queue", 120),
-        "zero queues": partial(filled, zero_queues, "zero queues", 120),
+        "reader": partial(filled, read_to_the_end, topic("reader"), 300),
+        "zero queue": partial(filled, zero_queue, topic("zero queue"), 120),
+        "zero queues": partial(filled, zero_queues, topic("zero queues"), 120),
         "pattern": partial(unfilled, pattern, "pattern"),
         "partitions": partial(unfilled, partitions, "partitions"),
         "whole": partial(unfilled, partitions, "whole"),
-        "mixed": partial(filled, partial(beside_a_held_one, free=FREE_TOPIC), "mixed", 300),
-        "lz4": partial(filled, drain, "lz4", 500, **LZ4),
-        "zstd": partial(filled, drain, "zstd", 500, **ZSTD),
-        "encrypted": partial(filled, partial(drain, crypto_key_reader=keys), "encrypted", 500, **sealed),
+        "mixed": partial(filled, partial(beside_a_held_one, free=FREE_TOPIC), topic("mixed"), 300),
+        "lz4": partial(filled, drain, topic("lz4"), 500, **LZ4),
+        "zstd": partial(filled, drain, topic("zstd"), 500, **ZSTD),
+        "encrypted": partial(filled, partial(drain, crypto_key_reader=keys), topic("encrypted"), 500, **sealed),
     }
     return Performance(sluice_proxy, real_broker, NAMESPACE, scenes)
-
-
-@pytest.fixture(scope="module")
-def stamped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Performance[Act]]:
-    """The same before a broker that stamps."""
-    folder: Path = tmp_path_factory.mktemp("stamping")
-    with StandaloneBroker(folder / "broker", BrokerSettings(properties=STAMPING)) as broker:
-        sluice = start_sluice(folder / "sluice", broker.service_url, CONFIG)
-        try:
-            scenes = {
-                "lz4": partial(filled, drain, "lz4", 500, **LZ4),
-                "chunked": partial(filled, drain, "chunked", 4, size=2 * CHUNK + 10_000, chunking_enabled=True),
-            }
-            yield Performance(sluice, broker, NAMESPACE, scenes)
-        finally:
-            sluice.stop()
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -214,28 +181,7 @@ def test_acknowledgements_do_not_wait_for_what_is_held(played: Performance[Any])
     assert 0 < act.backlog == len(act.sent) - len(act.log) < len(act.sent)
 
 
-def test_entries_with_the_broker_s_own_metadata_are_counted_by_what_is_in_them(stamped: Performance[Act]) -> None:
-    act = stamped["lz4"]
-    act.assert_each_once_in_order()
-    assert stamped.watch.most_held[act.topic] in (BATCH, 2 * BATCH)
-    assert_never_above(act.arrivals, LINES["lz4"], stamped.begun["lz4"])
-    [stream] = act.streams
-    assert stream["passed_messages"] == len(act.sent)
-    assert stream["passed_bytes"] > act.entry_bytes * len(act.sent) + len(act.sent), "no metadata of the broker's"
-
-
-def test_chunks_are_messages_to_the_limit(stamped: Performance[Act]) -> None:
-    act = stamped["chunked"]
-    act.assert_each_once_in_order()
-    assert stamped.watch.most_held[act.topic] > 0
-    assert [stream["passed_messages"] for stream in act.streams] == [CHUNKS * len(act.sent)]
-    # Each message is complete with its last chunk: the limit is one message a second, but for the first one's chunks.
-    line = Line(CHUNKS, burst=CHUNKS, entry=CHUNKS)
-    assert_never_above([(at, CHUNKS) for at, _ in act.arrivals], line, stamped.begun["chunked"])
-
-
-@pytest.mark.parametrize("which", ["played", "stamped"])
-def test_nothing_is_held_and_nobody_is_left_when_all_have_gone(request: pytest.FixtureRequest, which: str) -> None:
-    totals, held_bytes = request.getfixturevalue(which).left
+def test_nothing_is_held_and_nobody_is_left_when_all_have_gone(played: Performance[Any]) -> None:
+    totals, held_bytes = played.left
     assert set(totals.values()) == {0}
     assert held_bytes == 0

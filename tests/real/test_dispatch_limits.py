@@ -14,7 +14,6 @@ from tests.real.arrivals import Line
 from tests.real.backlogs import Backlog, Drained
 from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Played
-from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
 from tests.real.steadiness import assert_never_above, assert_used, in_bytes
@@ -52,8 +51,7 @@ BACKLOGS = {
 @pytest.fixture(scope="module")
 def played(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: PulsarRest) -> Played[Drained]:
     """Every backlog is drained at once: they do not meet."""
-    for namespace in ("dispatch-limits", "probe"):
-        rest.ensure_namespace(namespace)
+    rest.ensure_namespace("dispatch-limits")
     at_broker = quiet_client(real_broker.service_url)
     try:
         for backlog in BACKLOGS.values():
@@ -61,7 +59,7 @@ def played(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: Pul
         scenes: dict[str, Callable[[], Drained]] = {
             name: partial(backlog.drained, sluice_proxy) for name, backlog in BACKLOGS.items()
         }
-        return Played(Probe(at_broker, topic_name("probe", "beside-dispatch")), scenes)
+        return Played(scenes)
     finally:
         at_broker.close()
 

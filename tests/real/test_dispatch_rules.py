@@ -13,7 +13,6 @@ from tests.real.arrivals import Line, Watcher
 from tests.real.backlogs import Backlog, Drained
 from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Played
-from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
 from tests.real.steadiness import assert_never_above, assert_used
@@ -38,8 +37,7 @@ def topic(name: str) -> str:
 def stages(
     real_broker: StandaloneBroker, rest: PulsarRest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Stage]]:
-    for namespace in ("dispatch-rules", "probe"):
-        rest.ensure_namespace(namespace)
+    rest.ensure_namespace("dispatch-rules")
     with open_stages(real_broker, CONFIGS, tmp_path_factory.mktemp("sluices")) as stages:
         yield stages
 
@@ -57,7 +55,7 @@ def played(stages: dict[str, Stage]) -> Played[Any]:
         "single": partial(single.drained, sparing.sluice),
         "live": live(sparing),
     }
-    return Played(Probe(by_entry.at_broker, topic_name("probe", "beside-rules")), scenes)
+    return Played(scenes)
 
 
 def live(stage: Stage) -> Callable[[], Watcher]:

@@ -100,7 +100,7 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
             for topic in TOPICS
             for number in range(2)
         ]
-        with publishing(*senders, per_s=60, pending=30):
+        with publishing(*senders, per_s=25, pending=30):
             wait_for_more(senders, 30)
             busy, other = sorted((first, second), key=stream_count, reverse=True)
             log = drain(busy)
@@ -122,8 +122,8 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
             assert wait_until(partial(reader.has, sent), 30), f"{reader.consumer.subscription_name()} lacks messages"
 
 
-LIMIT, BURST, RESTARTS = 100, 10, 2
-OFFERED = 60
+LIMIT, BURST, RESTARTS = 40, 4, 2
+OFFERED = 24
 """Messages a second of each of two producers: a little more than the limit, as held ones are awaited in each drain."""
 
 

@@ -61,10 +61,17 @@ def run(*arguments: str) -> Result:
     return result
 
 
-@pytest.mark.usefixtures("limited")
-def test_a_brokers_limits_are_taken_over(real_broker: StandaloneBroker, tmp_path: Path) -> None:
-    output = tmp_path / "sluice.yaml"
-    result = run("--from-admin", real_broker.admin_url, "--output", str(output))
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("import") / "sluice.yaml"
+
+
+@pytest.fixture(scope="module")
+def result(real_broker: StandaloneBroker, limited: None, output: Path) -> Result:
+    return run("--from-admin", real_broker.admin_url, "--output", str(output))
+
+
+def test_a_brokers_limits_are_taken_over(result: Result, output: Path) -> None:
     assert RUNNER.invoke(app, ["check", "--config", str(output)]).exit_code == 0
     limits = yaml.safe_load(output.read_text())["limits"]
     assert limits["each_topic"]["publish"]["messages"] == 70000
@@ -89,9 +96,10 @@ def test_a_brokers_limits_are_taken_over(real_broker: StandaloneBroker, tmp_path
 
 
 @pytest.mark.jdk
-@pytest.mark.usefixtures("limited")
-def test_the_commands_that_are_told_end_the_limits_at_the_broker(real_broker: StandaloneBroker, tmp_path: Path) -> None:
-    told = commands(run("--from-admin", real_broker.admin_url))
+def test_the_commands_that_are_told_end_the_limits_at_the_broker(
+    real_broker: StandaloneBroker, result: Result, tmp_path: Path
+) -> None:
+    told = commands(result)
     assert len(told) == 10
     with AdminCalls(tmp_path / "java.log") as calls:
         for command in told:

@@ -10,7 +10,6 @@ from loadgen.real.standalone import StandaloneBroker
 from tests.real.arrivals import Line
 from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Flow, Load, Played
-from tests.real.probe import Probe
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
 from tests.real.steadiness import assert_never_above, assert_used, jain, shares
@@ -60,7 +59,7 @@ def stages(
 ) -> Iterator[dict[str, Stage]]:
     if IS_DIRECT:
         pytest.skip("the broker itself has not the limits of Sluice (SLUICE_TEST_DIRECT)")
-    for namespace in (*NAMESPACES, "probe"):
+    for namespace in NAMESPACES:
         rest.ensure_namespace(namespace)
     for namespace in ("one", "two"):
         rest.ensure_namespace(namespace, TENANT_LIMITED)
@@ -91,7 +90,7 @@ def played(stages: dict[str, Stage]) -> Played[Flow]:
     at_two = Load((topic("address-1"), topic("address-2")), count=110 * SEND_S // 4, clients=2)
     flows["address"] = Flow(stages["address"], at_two)
     scenes: dict[str, Callable[[], Flow]] = {name: flow.played for name, flow in flows.items()}
-    return Played(Probe(stage.at_broker, topic_name("probe", "beside-levels")), scenes)
+    return Played(scenes)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing
 from tests.real.flows import Flow, Load, Played
 from tests.real.metrics import counted
-from tests.real.probe import Probe
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
 from tests.real.steadiness import assert_never_above, assert_used
@@ -45,8 +44,7 @@ def stages(
 ) -> Iterator[dict[str, Stage]]:
     if IS_DIRECT:
         pytest.skip("the broker itself has not the modes of Sluice (SLUICE_TEST_DIRECT)")
-    for namespace in ("modes", "probe"):
-        rest.ensure_namespace(namespace)
+    rest.ensure_namespace("modes")
     with open_stages(real_broker, CONFIGS, tmp_path_factory.mktemp("sluices")) as stages:
         yield stages
 
@@ -59,8 +57,7 @@ def played(stages: dict[str, Stage]) -> Played[Any]:
     }
     scenes: dict[str, Callable[[], Any]] = {name: flow.played for name, flow in flows.items()}
     scenes |= {"observe": observe(stages["observe"])}
-    at_broker = stages["observe"].at_broker
-    return Played(Probe(at_broker, topic_name("probe", "beside-modes")), scenes)
+    return Played(scenes)
 
 
 def observe(stage: Stage) -> Callable[[], list[dict[str, Any]]]:

@@ -19,8 +19,7 @@ from tests.real.conftest import IS_DIRECT
 from tests.real.dispatch_scenes import LEVELS, Delivered, entry_bytes, topic
 from tests.real.flows import Played
 from tests.real.metrics import counted
-from tests.real.probe import Probe
-from tests.real.pulsar_rest import PulsarRest, topic_name
+from tests.real.pulsar_rest import PulsarRest
 from tests.real.stages import Stage, open_stages
 from tests.real.steadiness import SURPLUS_S, assert_never_above, assert_used, held_messages, in_bytes, jain, shares
 from tests.real.traffic import digest
@@ -36,7 +35,7 @@ def stages(
     real_broker: StandaloneBroker, rest: PulsarRest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Stage]]:
     """A Sluice for each configuration."""
-    for namespace in (*scenes.NAMESPACES, *scenes.GROUPED, "probe"):
+    for namespace in (*scenes.NAMESPACES, *scenes.GROUPED):
         rest.ensure_namespace(namespace)
     with open_stages(real_broker, scenes.CONFIGS, tmp_path_factory.mktemp("sluices")) as stages:
         yield stages
@@ -46,8 +45,7 @@ def stages(
 def played(stages: dict[str, Stage], rest: PulsarRest) -> Played[Any]:
     """All scenes at once; they share nothing but the machine and the broker."""
     opened = {**scenes.of_tests(stages), **scenes.of_pages(stages, rest)}
-    probe = Probe(stages["topics"].at_broker, topic_name("probe", "beside-dispatch-numbers"))
-    return Played(probe, opened)
+    return Played(opened)
 
 
 def assert_within(begun: float, arrivals: list[Arrival], rate: float, entry: int = 1) -> None:

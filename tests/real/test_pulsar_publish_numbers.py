@@ -15,9 +15,8 @@ from tests.real import publish_scenes as scenes
 from tests.real.arrivals import Line
 from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Flow, Played, Receipts
-from tests.real.probe import Probe
 from tests.real.publish_scenes import topic
-from tests.real.pulsar_rest import PulsarRest, topic_name
+from tests.real.pulsar_rest import PulsarRest
 from tests.real.stages import Stage, open_stages
 from tests.real.steadiness import SURPLUS_S, assert_never_above, assert_used, held_messages, in_bytes, jain, shares
 from tests.real.traffic import read_all
@@ -32,7 +31,7 @@ def stages(
     """A Sluice for each configuration."""
     if IS_DIRECT:
         pytest.skip("the broker itself has not the limits of Sluice (SLUICE_TEST_DIRECT)")
-    for namespace in (*scenes.NAMESPACES, "probe"):
+    for namespace in scenes.NAMESPACES:
         rest.ensure_namespace(namespace)
     with open_stages(real_broker, scenes.CONFIGS, tmp_path_factory.mktemp("sluices")) as stages:
         yield stages
@@ -57,7 +56,7 @@ def played(stages: dict[str, Stage]) -> Played[Any]:
         "tight": scenes.buffered(stages["buffer-1-mb"], "tight"),
         "roomy": scenes.buffered(stages["buffer-enough"], "roomy"),
     }
-    return Played(Probe(topics.at_broker, topic_name("probe", "beside-numbers")), opened)
+    return Played(opened)
 
 
 def test_five_clients_share_500_a_second_from_the_first_second_on(

@@ -14,7 +14,6 @@ from tests.real.arrivals import Line, Watcher
 from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Played
 from tests.real.metrics import counted
-from tests.real.probe import Probe
 from tests.real.publishers import STORED, Fate, Rounds, by_go, by_java, by_python, go_program
 from tests.real.pulsar_rest import PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
@@ -98,8 +97,7 @@ def stages(
 ) -> Iterator[dict[str, Stage]]:
     if IS_DIRECT:
         pytest.skip("the broker itself has not the modes of Sluice (SLUICE_TEST_DIRECT)")
-    for namespace in ("reject", "probe"):
-        rest.ensure_namespace(namespace)
+    rest.ensure_namespace("reject")
     configs = {"one": ONE, "waiting": WAITING}
     with open_stages(real_broker, configs, tmp_path_factory.mktemp("sluices")) as stages:
         yield stages
@@ -108,8 +106,7 @@ def stages(
 @pytest.fixture(scope="module")
 def played(stages: dict[str, Stage]) -> Played[Scene]:
     scenes = {name: scene(stages["one"], name, publish, rounds) for name, (publish, rounds) in REFUSING.items()}
-    probe = Probe(stages["one"].at_broker, topic_name("probe", "beside-reject"))
-    return Played(probe, scenes)
+    return Played(scenes)
 
 
 def scene(stage: Stage, name: str, publish: Publish, rounds: Rounds) -> Callable[[], Scene]:
@@ -178,8 +175,7 @@ def test_messages_in_chunks_are_held_and_stored(stages: dict[str, Stage]) -> Non
 def test_what_a_go_client_sends_is_held_and_stored(stages: dict[str, Stage], name: str, kind: str) -> None:
     """It could be told nothing that would end one send."""
     rounds, publish = Rounds(kind, rounds=2, in_round=400), partial(by_go, go_program())
-    probe = Probe(stages["waiting"].at_broker, topic_name("probe", f"beside-{name}"))
-    played = Played(probe, {name: scene(stages["waiting"], name, publish, rounds)})
+    played = Played({name: scene(stages["waiting"], name, publish, rounds)})
     played[name].assert_each_is_known_soon()
     assert played[name].refused == []
     played[name].assert_stored_once_and_in_order()
