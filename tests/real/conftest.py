@@ -1,6 +1,7 @@
 """A real broker for the session, a Sluice in front of it for each module.
 
-A module says what its Sluice is started with in a dict `CONFIG` (the YAML file's content). With SLUICE_TEST_DIRECT=1
+A module says what its Sluice is started with in a dict `CONFIG` (the YAML file's content); modules without one share
+one. With SLUICE_TEST_DIRECT=1
 clients are given the broker's own address: what fails then fails without Sluice's help.
 """
 
@@ -15,6 +16,7 @@ import pytest
 
 from loadgen.real.jars import available
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker, archive_classes
+from tests.real.admin_calls import AdminCalls
 from tests.real.cluster_proxy import PROPERTIES
 from tests.real.pulsar_cluster import PulsarCluster
 from tests.real.pulsar_rest import PulsarRest, topic_name
@@ -67,6 +69,12 @@ def cluster(started_cluster: PulsarCluster) -> PulsarCluster:
 
 
 @pytest.fixture(scope="session")
+def calls(short_lived_java: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCalls]:
+    with AdminCalls(tmp_path_factory.mktemp("pulsar-admin") / "java.log") as calls:
+        yield calls
+
+
+@pytest.fixture(scope="session")
 def rest(real_broker: StandaloneBroker) -> PulsarRest:
     return PulsarRest(real_broker.admin_url)
 
@@ -97,6 +105,18 @@ def slow_scenarios(
             sluice.stop()
 
 
+@pytest.fixture(scope="session")
+def plain_sluice(
+    real_broker: StandaloneBroker, slow_scenarios: SlowScenarios | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SluiceProcess]:
+    """Without a configuration. It wants the slow scenarios for nothing but that they begin early."""
+    sluice = sluice_or_broker(tmp_path_factory.mktemp("plain"), real_broker, {})
+    try:
+        yield sluice
+    finally:
+        sluice.stop()
+
+
 @pytest.fixture(scope="module")
 def sluice_proxy(
     request: pytest.FixtureRequest,
@@ -104,9 +124,12 @@ def sluice_proxy(
     slow_scenarios: SlowScenarios | None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[SluiceProcess]:
-    """The module's Sluice. It wants the slow scenarios for nothing but that they begin early."""
-    folder = tmp_path_factory.mktemp("sluice")
-    sluice = sluice_or_broker(folder, real_broker, getattr(request.module, "CONFIG", {}))
+    """The module's Sluice, or that of all modules without a configuration."""
+    config = getattr(request.module, "CONFIG", None)
+    if config is None:
+        yield request.getfixturevalue("plain_sluice")
+        return
+    sluice = sluice_or_broker(tmp_path_factory.mktemp("sluice"), real_broker, config)
     try:
         yield sluice
     finally:

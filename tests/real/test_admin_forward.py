@@ -101,12 +101,6 @@ def sluice(real_broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCalls]:
-    with AdminCalls(tmp_path_factory.mktemp("pulsar-admin") / "java.log") as calls:
-        yield calls
-
-
-@pytest.fixture(scope="module")
 def at_sluice(calls: AdminCalls, sluice: SluiceProcess) -> Call:
     return lambda command: calls.call(sluice.admin_url, command)
 

@@ -97,13 +97,12 @@ def test_a_brokers_limits_are_taken_over(result: Result, output: Path) -> None:
 
 @pytest.mark.jdk
 def test_the_commands_that_are_told_end_the_limits_at_the_broker(
-    real_broker: StandaloneBroker, result: Result, tmp_path: Path
+    real_broker: StandaloneBroker, result: Result, calls: AdminCalls
 ) -> None:
     told = commands(result)
     assert len(told) == 10
-    with AdminCalls(tmp_path / "java.log") as calls:
-        for command in told:
-            calls.call(real_broker.admin_url, command.removeprefix("pulsar-admin ")).assert_well()
+    for command in told:
+        calls.call(real_broker.admin_url, command.removeprefix("pulsar-admin ")).assert_well()
     assert commands(run("--from-admin", real_broker.admin_url)) == []
 
 

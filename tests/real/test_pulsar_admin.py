@@ -40,6 +40,8 @@ from tests.real.steadiness import assert_used
 from tests.real.traffic import quiet_client
 
 pytestmark = pytest.mark.real
+CONFIG: dict[str, object] = {}
+"""A Sluice of its own, as its limits change."""
 TOKEN, PLUGIN = "a-token-that-may-write", "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 LIVE, LIVE_DISPATCH = topic_name("pulsar-admin", "live"), topic_name("pulsar-admin", "live-dispatch")
 LIVE_GROUP, GROUPED = topic_name("pulsar-admin-group", "live"), f"{TENANT}/pulsar-admin-group"
@@ -82,12 +84,6 @@ class Both:
             if not alike(sluice, broker):
                 differences.append(f"{command}\n  broker: {broker}\n  Sluice: {sluice}")
         assert not differences, "\n".join(differences)
-
-
-@pytest.fixture(scope="module")
-def calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AdminCalls]:
-    with AdminCalls(tmp_path_factory.mktemp("pulsar-admin") / "java.log") as calls:
-        yield calls
 
 
 @pytest.fixture(scope="module")
