@@ -133,7 +133,7 @@ class _Parts:
                 yield from iter(partial(stream.read, BLOCK_BYTES), b"")
             return
         done, gathered = 0, bytearray()
-        # A read that comes to the damage gives nothing: again in smaller reads, at last of a byte, for what is before it.
+        # A read that comes to the damage gives nothing: smaller reads follow, at last of a byte, for what precedes it.
         for size in (BLOCK_BYTES, 2**16, 2**11, 2**6, 1):
             with storage.opened(self._place) as stream, pa.CompressedInputStream(stream, "zstd") as unpacked:
                 left = done
