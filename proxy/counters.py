@@ -89,6 +89,8 @@ class Counters:
     """Delivered batches that declare more messages than `publish.max_batch_messages`."""
     reloads: Words = field(default_factory=Words)
     """Times that the configuration was read again: `taken`, `unchanged`, or `refused` in whole or in part."""
+    otlp_exports: Words = field(default_factory=Words)
+    """Exports of the metrics to a collector, by outcome."""
     reload_failures: Words = field(default_factory=Words)
     """Times that files could not be used when they were read again, by the key that names them."""
     reload_successful: Words = field(default_factory=Words)

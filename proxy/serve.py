@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 import uvloop
@@ -71,6 +71,9 @@ from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 
 _LOOK_S = 0.2
 """Seconds between two looks at a process that was started to take over."""
+
+if TYPE_CHECKING:
+    from proxy.admin.otlp import OtlpExport
 
 
 class StartError(Exception):
@@ -241,6 +244,7 @@ class Proxy:
                 watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
                 announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
             )
+            self._export = self._make_export()
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
             )
@@ -527,9 +531,8 @@ class Proxy:
         except StoreError as error:
             structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
 
-    async def _bind_admin(self, inherited: Sockets) -> str:
-        config, slices = self.config, self.engine.slices
-        collector = SluiceCollector(
+    def _collector(self) -> SluiceCollector:
+        return SluiceCollector(
             self.engine,
             self.totals,
             self.access,
@@ -540,7 +543,27 @@ class Proxy:
             states=self.states,
             room=self._store.room,
         )
-        metrics = MetricsPage(collector, slices)
+
+    def _make_export(self) -> "OtlpExport | None":
+        if self.config.otlp.url is None:
+            return None
+        from proxy.admin.otlp import OtlpExport  # noqa: PLC0415 - its messages take a megabyte
+
+        return OtlpExport(
+            self.config.otlp,
+            self._collector(),
+            self.engine.slices,
+            self.engine.counters,
+            resource={
+                "service.name": "sluice",
+                "service.instance.id": self.config.proxy_id,
+                "service.version": self._run().version,
+            },
+        )
+
+    async def _bind_admin(self, inherited: Sockets) -> str:
+        config, slices = self.config, self.engine.slices
+        metrics = MetricsPage(self._collector(), slices)
         bounds = RequestLimits(config.admin_access, self._refused, self.engine.clock)
         parts = Parts(
             self.service,
@@ -555,6 +578,8 @@ class Proxy:
         )
         places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._refused)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, places))
+        if self._export is not None:
+            self._tasks.start(self._export.run(), "export metrics by OTLP")
         if config.metrics is not None:
             pages = metrics_app(self.engine, metrics, self.readiness, parts, bounds)
             listener = Listener(pages, self._connections(), keep_alive=config.keep_alive)

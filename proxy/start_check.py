@@ -28,7 +28,7 @@ from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.observe.operator_log import hear_warning, warnings_heard
 from proxy.policies.store import StoreError, check_store, left_over, store_of
 from proxy.session.engine import verifier_of
-from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, forward_context
 
 _PSEUDO = frozenset(
     {
@@ -88,12 +88,17 @@ class StartCheck:
             forwarder = Forwarder.of(config, Counters(), refused)
             expiries += [forwarder.broker.expiries] if forwarder else []
         with self._noting():
+            if config.otlp.ca is not None:
+                loaded = forward_context(config.otlp.ca, "otlp")
+                expiries.append(lambda: loaded.expiries)
+        with self._noting():
             if config.fleet is not None and config.fleet.token_file is not None:
                 token_credentials(config.fleet.token_file, "fleet.token_file")
         ExpiryLog(lambda: tuple(expiry for each in expiries for expiry in each())).report()
-        token = config.admin_forward.token
-        if token is not None and (trouble := _token_trouble(token)):
-            self.warnings.append(f"admin_forward.token: {token}: {trouble}; it is read for each request")
+        shown = (("admin_forward", config.admin_forward.token, "request"), ("otlp", config.otlp.token, "export"))
+        for section, token, when in shown:
+            if token is not None and (trouble := _token_trouble(token)):
+                self.warnings.append(f"{section}.token: {token}: {trouble}; it is read for each {when}")
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:

@@ -242,6 +242,12 @@ OF_COUNTERS = (
         ("key",),
     ),
     _OfCounters(
+        "sluice_otlp_exports",
+        "Exports of these metrics to a collector (`otlp`), by the outcome",
+        ("outcome",),
+        ("done", "refused", "unreachable"),
+    ),
+    _OfCounters(
         "sluice_fields_left_out",
         "Clients' commands that went on without fields that this proxy does not know, or in fewer bytes",
     ),
@@ -277,7 +283,7 @@ def _of_counters(counters: Counters) -> Iterator[Metric]:
 
 MOST_SAMPLES = 64
 """Samples that are made and written in one step."""
-_STREAMS, _SAMPLES = 20, 4
+_STREAMS, SAMPLES_IN_A_UNIT = 20, 4
 """Streams that are looked at, and samples that are written, in one unit of work."""
 T = TypeVar("T")
 
@@ -313,7 +319,7 @@ def writing(parts: Iterable[Metric | None], lines: list[bytes]) -> Iterator[None
         text = generate_latest(_Only(part))
         lines.append(text.split(b"\n", 2)[2] if part.name == name else text)  # it has its heading
         name = part.name
-        for _ in range(1 + len(part.samples) // _SAMPLES):
+        for _ in range(1 + len(part.samples) // SAMPLES_IN_A_UNIT):
             yield
 
 

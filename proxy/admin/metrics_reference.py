@@ -36,6 +36,15 @@ admin address serves them, and so does the address of `metrics:`, without token 
   them. Series exist before their first event, where the words of their labels are known.
 - **Several processes** have an address each, with the numbers of that process
   ([processes.md](processes.md)).
+
+## OpenTelemetry
+
+`otlp.url: http://collector:4318` has Sluice post the same metrics to a collector, by OTLP over
+HTTP, every `otlp.interval` (60 s). Names are those below without `_total`; counters and histograms
+are cumulative since the start of the process, so the next export makes up for one that failed. The
+resource has `service.name` (`sluice`), `service.instance.id` (`proxy_id`) and `service.version`.
+`sluice_otlp_exports_total` counts exports; the log has a line when they begin to fail, and when
+they go on.
 """
 _SECTIONS = (
     ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limit", "batches_")),

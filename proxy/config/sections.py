@@ -15,6 +15,7 @@ from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import Endpoint
 from protocol.topic_name import parse_topic
 from proxy.config.values import (
+    CollectorUrl,
     CountPerPeriod,
     Flag,
     HostName,
@@ -363,6 +364,34 @@ class AdminForward(ConfigSection):
 
 
 _OFF = "0: any number"
+
+
+class Otlp(ConfigSection):
+    """The OpenTelemetry collector that gets the metrics, too."""
+
+    url: CollectorUrl | None = Field(
+        None,
+        description="the collector's address for OTLP over HTTP: it gets the metrics of /metrics at its /v1/metrics, "
+        "see [OpenTelemetry](metrics.md#opentelemetry); none: they are not sent",
+    )
+    interval: Seconds = Field(60.0, ge=1, le=3600, description="between two exports")
+    timeout: Seconds = Field(10.0, gt=0, le=3600, description="for one request to the collector")
+    token: Path | None = Field(
+        None, description="file that holds the token which Sluice shows to the collector; it is read for each export"
+    )
+    ca: Path | None = Field(
+        None,
+        description="PEM file: the authorities that sign the collector's certificate; none: the system's authorities",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        given = [key for key in ("token", "ca") if getattr(self, key)]
+        if self.url is None and given:
+            raise ValueError(f"{given[0]} is of no use without url: name the collector in url")
+        if self.ca is not None and self.url is not None and self.url.scheme != "https":
+            raise ValueError("ca is of no use with http: write url as https://HOST:PORT")
+        return self
 
 
 class AdmissionBounds(ConfigSection):

@@ -71,6 +71,7 @@ _ADMIN = EndpointForm(
 """The listening addresses of the admin REST and of metrics."""
 _SERVICE_URL = replace(BROKERS, is_url=True)
 _WEB_SERVICE_URL = replace(WEB_SERVICES, is_url=True)
+_COLLECTOR_URL = replace(_WEB_SERVICE_URL, example="http://collector:4318", ports={"http": 4318, "https": 4318})
 _NUMBER = r"(?:0|[1-9][0-9]{0,29})(?:\.[0-9]{1,30})?"
 """A number in decimal digits. It has so few that it is never infinite as a float, nor too long for Python's `int`.
 
@@ -274,6 +275,12 @@ def _web_service_url(value: Any) -> Endpoint:
     return _endpoint(_WEB_SERVICE_URL, value)
 
 
+def _collector_url(value: Any) -> Endpoint:
+    if "@" in str(value):
+        raise ValueError("the URL holds a user or a password; name a file with a token in otlp.token")
+    return _endpoint(_COLLECTOR_URL, value)
+
+
 def _host_name(value: Any) -> str:
     if not _HOST_NAME.fullmatch(str(_short(value, LONGEST))):
         raise ValueError("write a name as proxy-1.example, without scheme and port")
@@ -309,6 +316,7 @@ BrokerAddress = Annotated[Endpoint, PlainValidator(_broker), _AS_TEXT]
 ServiceUrls = Annotated[tuple[Endpoint, ...], PlainValidator(_service_urls), _AS_TEXTS]
 WebServiceAddress = Annotated[Endpoint, PlainValidator(_web_service), _AS_TEXT]
 WebServiceUrl = Annotated[Endpoint, PlainValidator(_web_service_url), _AS_TEXT]
+CollectorUrl = Annotated[Endpoint, PlainValidator(_collector_url), _AS_TEXT]
 
 
 def _whole_topic(name: Any) -> str:

@@ -243,13 +243,13 @@ def _broker(tls: BrokerTls) -> LoadedContext:
         return files.loaded(context)
 
 
-def forward_context(ca: Path | None) -> LoadedContext:
-    """Make the context of new connections to brokers' admin addresses from the file as it is now.
+def forward_context(ca: Path | None, section: str = "admin_forward") -> LoadedContext:
+    """Make the context of new HTTPS connections that Sluice opens, to brokers' admin addresses or a collector.
 
     Raises:
-        ConfigError: If the file cannot be used.
+        ConfigError: If the file cannot be used; it names the section of the configuration.
     """
-    with _opened("admin_forward", ca=ca) as files:
+    with _opened(section, ca=ca) as files:
         return files.loaded(_client_context(files))
 
 

@@ -1,0 +1,228 @@
+"""Exports the metrics by OTLP over HTTP: what `/metrics` shows, pushed to an OpenTelemetry collector.
+
+Sources: https://opentelemetry.io/docs/specs/otlp/#otlphttp, and for the types of metrics
+https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+
+import aiohttp
+import structlog
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    HistogramDataPoint,
+    NumberDataPoint,
+)
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as OtlpMetric
+from prometheus_client.core import Metric
+from prometheus_client.samples import Sample
+
+from proxy.admin.metrics import SAMPLES_IN_A_UNIT, SluiceCollector
+from proxy.config.sections import Otlp
+from proxy.counters import Counters
+from proxy.files import token_in
+from proxy.slices import Slices, Work
+from proxy.tls.certificates import forward_context
+
+PATH = "/v1/metrics"
+MOST_POINTS = 512
+"""Data points of one request, from which on the next one begins: encoding as many takes about a millisecond."""
+_UNITS = {"seconds": "s", "bytes": "By"}
+
+
+class ExportOutcome(StrEnum):
+    """The outcome of an export, counted on `/metrics`."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The collector answered with another status than 200."""
+    UNREACHABLE = "unreachable"
+    """The collector cannot be reached, does not answer in time, or the token cannot be read."""
+
+
+class ExportError(Exception):
+    """An export failed; `outcome` is what is counted."""
+
+    def __init__(self, outcome: ExportOutcome, reason: str) -> None:
+        super().__init__(reason)
+        self.outcome = outcome
+
+
+class OtlpExport:
+    """Sends all metrics to a collector at each interval; what a failed export lacks, the next one has.
+
+    Sums and histograms are cumulative since the start of the process, so a lost export loses no count.
+
+    Args:
+        section: The section `otlp`, with an address.
+        collector: The metrics.
+        slices: Bounds the work in one turn of the loop.
+        counters: Counts the exports.
+        resource: The attributes of this process (`service.name` …).
+
+    Raises:
+        ConfigError: If the authorities in `otlp.ca` cannot be used.
+    """
+
+    def __init__(
+        self,
+        section: Otlp,
+        collector: SluiceCollector,
+        slices: Slices,
+        counters: Counters,
+        resource: Mapping[str, str],
+    ) -> None:
+        self._section = section
+        self._collector = collector
+        self._slices = slices
+        self._counters = counters
+        self._resource = resource
+        self._begun_ns = time.time_ns()
+        self._url = f"{section.url}{PATH}"
+        self._is_failing = False
+        self._context = forward_context(section.ca, "otlp").context if self._url.startswith("https:") else None
+
+    async def run(self) -> None:
+        """Export at each interval, until cancelled."""
+        connector = aiohttp.TCPConnector(limit=1, ssl=self._context or True)
+        timeout = aiohttp.ClientTimeout(total=self._section.timeout)
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
+            while True:
+                await self._export_once(session)
+                await asyncio.sleep(self._section.interval)
+
+    async def _export_once(self, session: aiohttp.ClientSession) -> None:
+        try:
+            await self._export(session)
+        except ExportError as error:
+            self._counters.otlp_exports[error.outcome] += 1
+            if not self._is_failing:
+                structlog.get_logger().warning(
+                    "metrics are not exported; each interval tries again", url=self._url, error=str(error)
+                )
+            self._is_failing = True
+            return
+        self._counters.otlp_exports[ExportOutcome.DONE] += 1
+        if self._is_failing:
+            structlog.get_logger().info("metrics are exported again", url=self._url)
+        self._is_failing = False
+
+    async def _export(self, session: aiohttp.ClientSession) -> None:
+        bodies: list[bytes] = []
+        units = encoding(self._collector.parts(), self._resource, (self._begun_ns, time.time_ns()), bodies)
+        await self._slices.done(Work.SCRAPES, units)
+        headers = {"Content-Type": "application/x-protobuf", **await self._authorization()}
+        for body in bodies:
+            try:
+                async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
+                    status, reason = answer.status, await answer.content.read(200)
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise ExportError(ExportOutcome.UNREACHABLE, str(error) or "no answer in time") from None
+            if status != 200:
+                raise ExportError(ExportOutcome.REFUSED, f"the collector answered {status}: {reason!r}")
+
+    async def _authorization(self) -> dict[str, str]:
+        file = self._section.token
+        if file is None:
+            return {}
+        try:
+            token = await asyncio.to_thread(token_in, file)
+        except OSError as error:
+            raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {file}: {error.strerror}") from None
+        if not token:
+            raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {file} does not hold one token in one line")
+        return {"Authorization": f"Bearer {token}"}
+
+
+def encoding(
+    parts: Iterator[Metric | None], resource: Mapping[str, str], span: tuple[int, int], bodies: list[bytes]
+) -> Iterator[None]:
+    """Encode metrics as requests of at most about `MOST_POINTS` data points, a unit of work in each step.
+
+    Args:
+        parts: The metrics, as `SluiceCollector.parts` yields them.
+        resource: The attributes of the process.
+        span: When the process began and the present time, in nanoseconds since 1970.
+        bodies: Gets the bodies of the requests.
+    """
+    request = ExportMetricsServiceRequest()
+    points = 0
+    for part in parts:
+        if part is None:
+            yield
+            continue
+        if not request.resource_metrics:
+            described = request.resource_metrics.add()
+            for key, value in resource.items():
+                described.resource.attributes.add(key=key).value.string_value = value
+            metrics = described.scope_metrics.add().metrics
+        if part.samples:
+            _encode(part, metrics.add(), span)
+            points += len(part.samples)
+        if points >= MOST_POINTS:
+            bodies.append(request.SerializeToString())
+            request, points = ExportMetricsServiceRequest(), 0
+        for _ in range(1 + len(part.samples) // SAMPLES_IN_A_UNIT):
+            yield
+    if points:
+        bodies.append(request.SerializeToString())
+
+
+def _encode(part: Metric, metric: OtlpMetric, span: tuple[int, int]) -> None:
+    metric.name, metric.description = part.name, part.documentation
+    metric.unit = _UNITS.get(part.name.rpartition("_")[2], "")
+    if part.type == "histogram":
+        metric.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+        for labels, samples in _by_labels(part.samples):
+            _fill_histogram(metric.histogram.data_points.add(), samples, span)
+            _name(metric.histogram.data_points[-1], labels)
+        return
+    if part.type == "counter":
+        metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
+        metric.sum.is_monotonic = True
+    points = metric.sum.data_points if part.type == "counter" else metric.gauge.data_points
+    for sample in part.samples:
+        point = points.add(start_time_unix_nano=span[0], time_unix_nano=span[1])
+        if isinstance(sample.value, int):
+            point.as_int = sample.value
+        else:
+            point.as_double = sample.value
+        _name(point, sample.labels)
+
+
+def _name(point: NumberDataPoint | HistogramDataPoint, labels: Mapping[str, str]) -> None:
+    for key, value in labels.items():
+        point.attributes.add(key=key).value.string_value = value
+
+
+def _by_labels(samples: list[Sample]) -> Iterator[tuple[dict[str, str], list[Sample]]]:
+    """Yield the samples of each histogram, which are beside each other, with the labels that they share."""
+    shared: dict[str, str] | None = None
+    of_one: list[Sample] = []
+    for sample in samples:
+        labels = {key: value for key, value in sample.labels.items() if key != "le"}
+        if labels != shared and shared is not None:
+            yield shared, of_one
+            of_one = []
+        shared = labels
+        of_one.append(sample)
+    if shared is not None:
+        yield shared, of_one
+
+
+def _fill_histogram(point: HistogramDataPoint, samples: list[Sample], span: tuple[int, int]) -> None:
+    point.start_time_unix_nano, point.time_unix_nano = span
+    below = 0
+    for sample in samples:
+        if sample.name.endswith("_bucket"):
+            if (bound := float(sample.labels["le"])) != float("inf"):
+                point.explicit_bounds.append(bound)
+            point.bucket_counts.append(int(sample.value) - below)
+            below = int(sample.value)
+        elif sample.name.endswith("_sum"):
+            point.sum = sample.value
+    point.count = below
