@@ -5,9 +5,10 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from compliance.figures.rates import LEVEL_WORDS, of_limiters, spread
+from compliance.figures.rates import of_limiters, spread
+from compliance.figures.scopes import LEVEL_WORDS
 from compliance.figures.traffic import TIMEOUT_S
-from compliance.schema import OBSERVED, rfc3339, seconds
+from compliance.schema import seconds
 
 DEMAND_STEP_S = TIMEOUT_S
 """A limit that gives all that came in each of these steps has no backlog at the end of one: no message waits longer."""
@@ -33,20 +34,3 @@ def demand_facts(interval_lines: DataFrame, limiters: DataFrame, levels: Collect
         (F.max(f"offered_{unit}") / length_s).alias(f"{unit}_per_s") for unit in ("messages", "bytes")
     ]
     return steps.join(spans, on=list(key)).groupBy(*key).agg(*rates).withColumnRenamed("owner", "proxy_id")
-
-
-def observed_facts(limit_lines: DataFrame) -> DataFrame:
-    """Sum up the limits that are only observed, as `ObservedFacts`: with enforcing, streams would have waited."""
-    key = ("direction", "level", "name", "tenant")
-    last = F.struct("limit_messages", "limit_bytes")
-    lines = (
-        limit_lines.where(F.col("mode") == OBSERVED)
-        .groupBy(*key)
-        .agg(
-            F.max_by(last, "end").alias("last"),
-            (F.sum("throttled_ms") / 1e3).alias("would_throttle_s"),
-            (F.sum("duration_ms") / 1e3).alias("observed_s"),
-            rfc3339(F.min(F.when(F.col("throttled_ms") > 0, F.col("start")))).alias("first"),
-        )
-    )
-    return lines.select(*key, "last.*", "would_throttle_s", "observed_s", "first")

@@ -5,24 +5,9 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from compliance.schema import LIMITER, OBSERVED, STEP_S, has_share, rfc3339, seconds
+from compliance.figures.scopes import HASHED, LEVEL_WORDS, LIMITED, PARTITION
+from compliance.schema import OBSERVED, STEP_S, rfc3339, seconds
 from limiter import levels as limiting
-
-_OF_ONE = {limiting.SUBSCRIPTION, limiting.PRODUCER}
-SHARED = tuple(level.word for level in limiting.LEVELS if not _OF_ONE.intersection(level.limited))
-"""Levels whose limits several streams of different names may share."""
-LEVEL_WORDS = (*SHARED, *(level.word for level in limiting.LEVELS if level.word not in SHARED))
-
-
-_LIMITED = tuple(dict.fromkeys(part for level in limiting.LEVELS for part in level.limited))
-SCOPED_BY = tuple(
-    dict.fromkeys((*(column for part in _LIMITED for column in part.columns), "exempt", "connection_id", "stream_id"))
-)
-"""Columns of streams' lines that give, with the direction, the names of the limits that a stream is under."""
-PARTITION = r"-partition-(0|[1-9]\d{0,9})$"
-"""The end of a partition's name."""
-_HASHED = r"^k[0-9a-f]{4}:[0-9a-f]{16}$"
-"""The form of a name that `proxy.observe.log_lines` has hashed."""
 
 
 def scoped(interval_lines: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
@@ -61,7 +46,7 @@ def _name(level: limiting.Level, parts: Mapping[limiting.Part, Column]) -> Colum
 
 def _parts() -> dict[limiting.Part, Column]:
     """Map the parts that limits look at to the columns of streams' lines."""
-    return {part: F.col(part.columns[0]) for part in _LIMITED} | {
+    return {part: F.col(part.columns[0]) for part in LIMITED} | {
         limiting.NAMESPACE: F.concat_ws("/", "tenant", "namespace"),
         limiting.PARTITIONED_TOPIC: F.regexp_replace("topic", PARTITION, ""),
         limiting.COUNTED_ADDRESS: F.coalesce(F.nullif(F.col("client_network"), F.lit("")), _address()),
@@ -79,7 +64,7 @@ def _members() -> dict[str, Column]:
 def _address() -> Column:
     """A client's address without its port; a keyed hash has none, though its end may look like one."""
     text = F.col("client_address")
-    return F.when(text.rlike(_HASHED), text).otherwise(F.regexp_replace(text, r":\d+$", ""))
+    return F.when(text.rlike(HASHED), text).otherwise(F.regexp_replace(text, r":\d+$", ""))
 
 
 def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collection[str] = LEVEL_WORDS) -> DataFrame:
@@ -245,40 +230,6 @@ def _unit(unit: str) -> Column:
     )
 
 
-_IN_FORCE = (*_LIMITS, "shared_messages", "shared_bytes", "source", "mode", "tenant", "namespace")
-_COUNTED = ("passed_messages", "passed_bytes", "rejected_messages", "rejected_bytes")
-_PUBLISHED = ("published_messages", "published_bytes")
-
-
-def limiter_facts(limit_lines: DataFrame) -> DataFrame:
-    """Describe each limiter of each run, as `LimiterFacts`."""
-    is_in_force = F.col("mode") != OBSERVED
-    is_limited = F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
-    is_relative = F.coalesce(*(F.col(name) for name in _PUBLISHED)).isNotNull()
-    sums = limit_lines.groupBy(*LIMITER).agg(
-        F.bool_or(has_share()).alias("is_shared"),
-        F.max_by(F.struct(*_IN_FORCE, is_relative.alias("is_relative")), "seq").alias("in_force"),
-        F.count_distinct(F.struct(_configured("messages"), _configured("bytes"))).alias("values"),
-        F.bool_or(is_in_force & is_limited).alias("was_limited"),
-        *(_total_of(F.when(is_in_force, F.col(name))).alias(name) for name in _COUNTED),
-        (_total_of(F.when(is_in_force, F.col("throttled_ms"))) / 1e3).alias("throttled_s"),
-        rfc3339(F.min("start")).alias("first"),
-        rfc3339(F.max("end")).alias("last"),
-    )
-    return sums.select("*", "in_force.*").drop("in_force")
-
-
 def whole_limit(unit: str) -> Column:
     """Return the limit of one unit in a limiter's line; of a share, that of the whole fleet."""
     return F.coalesce(f"shared_{unit}", f"limit_{unit}")
-
-
-def _configured(unit: str) -> Column:
-    """The limit without the publish rate that it is relative to; of a share, that of the whole fleet."""
-    published = F.coalesce(F.col(f"published_{unit}"), F.lit(0.0))
-    return F.round(whole_limit(unit) - published, 6)
-
-
-def _total_of(values: Column) -> Column:
-    """Return a sum that is 0 where there is nothing to add up, or where the field is left out because it is 0."""
-    return F.coalesce(F.sum(values), F.lit(0))

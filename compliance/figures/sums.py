@@ -159,7 +159,7 @@ def summed(lines: DataFrame | None, sums: Mapping[str, Sum], like: pa.Schema = L
     if lines is not None:
         parts = lines.select(*columns).mapInArrow(_worker(dict(sums)), "name string, part binary").toArrow()
         for part in parts.to_pylist():
-            of[part["name"]].append(pa.ipc.open_stream(part["part"]).read_all())
+            of[part["name"]].append(decoded(part["part"]))
     return {name: sum_.together(of[name]) for name, sum_ in sums.items()}
 
 
@@ -181,6 +181,11 @@ def encoded(table: pa.Table) -> bytes:
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
     return bytes(sink.getvalue())
+
+
+def decoded(part: bytes) -> pa.Table:
+    """Return a table that was `encoded`."""
+    return pa.ipc.open_stream(part).read_all()
 
 
 def large(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -5,36 +5,9 @@ from collections.abc import Collection
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from compliance.figures.rates import LEVEL_WORDS, LIMIT_KEY, of_limiters, spread
-from compliance.schema import LIMITER, OBSERVED, rfc3339, seconds
-
-_STILL_ONE_S = 0.001
-
-
-def episode_facts(limit_lines: DataFrame) -> DataFrame:
-    """Waits on each limiter, as `EpisodeFacts`; lines that follow one another are one episode."""
-    lines = limit_lines.where(F.col("mode") != OBSERVED)
-    by_seq = Window.partitionBy(*LIMITER).orderBy("seq")
-    waits = F.col("throttled_ms") > 0
-    is_next = F.lag(waits).over(by_seq) & (seconds(F.col("start")) - seconds(F.lag("end").over(by_seq)) <= _STILL_ONE_S)
-    begins = F.when(waits & ~F.coalesce(is_next, F.lit(False)), 1).otherwise(0)
-    numbered = lines.withColumns({"waits": waits, "begins": begins}).withColumn("episode", F.sum("begins").over(by_seq))
-    waited_s = (F.sum("throttled_ms") / 1e3).alias("waited_s")
-    episodes = numbered.where("waits").groupBy(*LIMITER, "episode").agg(waited_s, F.min("start").alias("start"))
-    waited = episodes.groupBy(*LIMIT_KEY).agg(
-        F.sum("waited_s").alias("throttled_s"),
-        F.count("*").alias("episodes"),
-        F.max("waited_s").alias("longest_s"),
-        # Of several that are as long, the first; sums of fractions differ with the order in which they are added.
-        rfc3339(F.max_by("start", F.struct(F.round("waited_s", 9), -F.unix_micros("start")))).alias("longest_start"),
-    )
-    span_s = seconds(F.max("end")) - seconds(F.min("start"))
-    runs = lines.groupBy(*LIMITER, "tenant", "namespace").agg(span_s.alias("span_s"))
-    spans = runs.groupBy(*LIMIT_KEY).agg(
-        F.first("tenant").alias("tenant"), F.first("namespace").alias("namespace"), F.sum("span_s").alias("span_s")
-    )
-    return waited.join(spans, on=list(LIMIT_KEY), how="inner")
-
+from compliance.figures.rates import LIMIT_KEY, of_limiters, spread
+from compliance.figures.scopes import LEVEL_WORDS
+from compliance.schema import OBSERVED
 
 CONTENDED_STEP_S = 10
 CONTENDED = 0.5

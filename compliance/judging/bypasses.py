@@ -5,11 +5,11 @@
 
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compliance.figures.rates import scoped
-from compliance.judging.judge import is_exempt
+from compliance.figures.scopes import OWN_TOPICS
 from compliance.schema import BOOT, LIMITER, rfc3339
 from compliance.session import local_frame
 from limiter import levels as limiting
@@ -18,6 +18,11 @@ _OF_ALL = ("proxy", "tenant", "namespace")
 """Levels whose limits apply to all deliveries under their names; narrower limits may spare a consumer."""
 _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.is_of_system)
 """Levels whose limits apply to all messages published under their names."""
+
+
+def is_exempt() -> Column:
+    """Return whether ordinary limits spare a stream: its topic is one of Pulsar's own, whatever its other fields."""
+    return F.coalesce("exempt", F.lit(False)) & F.col("topic").rlike(OWN_TOPICS)
 
 
 def outsiders(intervals: DataFrame, limits: DataFrame, changes: Sequence[tuple[str, str, int]]) -> DataFrame:

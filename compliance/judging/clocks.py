@@ -134,6 +134,17 @@ def with_axis(lines: DataFrame, clocks: Clocks) -> DataFrame:
     return joined.withColumns({"start_us": start, "end_us": end}).drop("run_ahead_us")
 
 
+def placed(lines: pa.Table, clocks: Clocks) -> pa.Table:
+    """Add `start_us` and `end_us`, as `with_axis`."""
+    runs = pc.binary_join_element_wise(lines["proxy_id"], lines["boot_id"], "\n").combine_chunks().dictionary_encode()
+    ahead_us = [
+        clock.ahead_us if (clock := clocks.get(tuple(run.split("\n", 1)))) else 0 for run in runs.dictionary.to_pylist()
+    ]
+    end_us = pc.add(lines["mono_us"], pa.array(ahead_us, pa.int64()).take(runs.indices))
+    lasts_us = pc.round(pc.multiply(lines["duration_ms"], 1e3), round_mode="half_towards_infinity").cast(pa.int64())
+    return with_columns(lines, start_us=pc.subtract(end_us, lasts_us), end_us=end_us)
+
+
 def on_axis(lines: pa.Table, clocks: Clocks) -> list[dict[str, Any]]:
     """Return few lines as rows, with `start_us` and `end_us` as `with_axis`."""
     rows: list[dict[str, Any]] = lines.to_pylist()

@@ -25,9 +25,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from compliance.figures.sums import Grouping, Sum, with_columns
 from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts, LinePlace, OutsideProxy, moment
 from compliance.judging.lines import CLOCKS_APART_S, excess_tolerance
 from compliance.schema import BOOT, OBSERVED, has_share, rfc3339
@@ -464,14 +466,17 @@ def of_members(lines: DataFrame, notes: FleetNotes) -> DataFrame:
 
     Args:
         lines: All lines of streams or of limiters, on the axis of `clocks.with_axis`.
-        notes: As `fleet_notes`, with the fleet of each of `sharing_runs`.
+        notes: As `fleet_notes`, with the fleet of each of `SHARING`.
     """
     return _of_fleets(lines, notes, F.col("of_fleet").isNotNull())
 
 
-def sharing_runs(limits: DataFrame) -> DataFrame:
-    """Select the runs that had a share of any limit."""
-    return limits.where(has_share()).select(*BOOT).distinct()
+def _sharing(limits: pa.Table) -> pa.Table:
+    return limits.filter(pc.coalesce(limits["share_messages"], limits["share_bytes"]).is_valid())
+
+
+SHARING = Sum((*BOOT, "share_messages", "share_bytes"), _sharing, Grouping(BOOT), ("limit",))
+"""The runs that had a share of any limit."""
 
 
 def _of_fleets(lines: DataFrame, notes: FleetNotes, is_of_fleet: Column) -> DataFrame:
@@ -489,6 +494,20 @@ def _of_fleets(lines: DataFrame, notes: FleetNotes, is_of_fleet: Column) -> Data
     fleet = F.when(is_of_fleet, F.coalesce("of_fleet", F.lit(alone)))
     joined = lines.join(F.broadcast(members), on=list(BOOT), how="left")
     return joined.withColumns({"fleet": fleet, **times, **common}).drop("of_fleet", "behind_us")
+
+
+def on_common_clock(limits: pa.Table, notes: FleetNotes) -> pa.Table:
+    """Add `fleet`, and put lines of shares by the members' common clock, as `in_fleets`."""
+    is_shared = pc.coalesce(limits["share_messages"], limits["share_bytes"]).is_valid()
+    runs = pc.binary_join_element_wise(limits["proxy_id"], limits["boot_id"], "\n").combine_chunks().dictionary_encode()
+    known = [tuple(run.split("\n", 1)) for run in runs.dictionary.to_pylist()]
+    fleets = pa.array([notes.fleet((proxy, boot)) for proxy, boot in known], pa.string()).take(runs.indices)
+    behind_us = pa.array([notes.behind_us((proxy, boot)) for proxy, boot in known], pa.int64()).take(runs.indices)
+    times = {
+        name: pc.if_else(is_shared, pc.add(limits[f"{name}_us"], behind_us).cast(limits[name].type), limits[name])
+        for name in ("start", "end")
+    }
+    return with_columns(limits, fleet=pc.if_else(is_shared, fleets, None), **times)
 
 
 def fleet_sums(limits: DataFrame, notes: FleetNotes) -> DataFrame:

@@ -17,7 +17,8 @@ from pyspark.sql.types import IntegerType, LongType, StringType
 
 from compliance.figures import facts as figures
 from compliance.figures import impact, rates, traffic, trends, waiting, what_if
-from compliance.figures.sums import Sum, summed
+from compliance.figures.limits import LIMIT_KEY
+from compliance.figures.sums import Grouping, Sum, summed
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts, quality
 from compliance.judging.bypasses import falsely_exempt, outsiders
@@ -25,6 +26,7 @@ from compliance.judging.changes import Changed, changed
 from compliance.judging.clocks import CLOCK_SPANS, CLOCK_STEPS, Clocks, clocks_of, on_axis, step_facts, with_axis
 from compliance.judging.facts import AHEAD
 from compliance.judging.fleets import (
+    SHARING,
     FleetNotes,
     fleet_notes,
     fleet_sums,
@@ -34,9 +36,8 @@ from compliance.judging.fleets import (
     share_change_facts,
     share_clocks,
     share_turns,
-    sharing_runs,
 )
-from compliance.judging.judge import judged_limiters, results_of, with_waits
+from compliance.judging.judge import MINUTES, Shards, judge_all, results_of, with_waits, worst_limits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import RunId, run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
@@ -64,6 +65,7 @@ _SUMS: dict[str, Sum] = {
     "standstills": quality.STANDSTILLS,
     "unknown": quality.UNKNOWN,
     "runs_of_files": quality.RUNS_OF_FILES,
+    "sharing": SHARING,
     "changes": trends.CHANGES,
     "pauses": traffic.PAUSES,
     "refusals": traffic.REFUSALS,
@@ -161,14 +163,15 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     found = ReportTables()
     on_step("checking that the log is complete")
     tables = found.quality(logs)
-    on_step("judging the limits")
-    tables |= found.judged(logs, questions.objective)
-    tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     notes = None
-    if any(limiter.is_shared for limiter in tables["limiters"]):
+    if len(logs.sums["sharing"]):
         on_step("judging what fleets passed together")
         notes, gaps = notes_of_fleets(logs)
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
+    on_step("judging the limits")
+    judged = judge_all(logs.tables.rows, logs.clocks, _notes(logs), notes or FleetNotes(), shards_of(logs.tables.lines))
+    tables |= found.judged(logs, judged, questions.objective)
+    tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     on_step("adding up topics and days")
     tables |= found.totals(logs.sums)
     limiters = judge_limiters(_facts(tables))
@@ -179,7 +182,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     if notes is not None:
         tables |= found.sums_drawn(logs, notes, sum_subjects(judge_fleets(_facts(tables))))
     on_step("measuring waits, fairness and headroom")
-    tables |= found.measured(logs, questions, notes)
+    tables |= found.measured(logs, judged, questions, notes)
     tables |= found.shared(logs, shared_limits(limiters))
     tables |= found.demanded(logs, wanted_limits(limiters))
     is_limited = any(limiter.containment != "no limit" for limiter in limiters)
@@ -256,8 +259,6 @@ class ReportTables:
         standstills = quality.standstill_facts(sums["standstills"])
         groups = quality.quarantine_facts(malformed)
         gaps = quality.gap_facts(kept.gaps, sums["after_gaps"])
-        set_changes = trends.set_facts(sums["changes"])
-        value_changes = self.rows("changes", trends.value_facts(logs.limits), figures.ChangeFacts, "at", "name")
         return {
             "runs": quality.marked(runs, datetime.now(UTC) + AHEAD),
             "passed_over": kept.passed_over,
@@ -271,30 +272,32 @@ class ReportTables:
             "gaps": self.first("gaps", gaps, attrgetter("until", *BOOT, "after_seq")),
             "quarantine": self.first("quarantine", groups, lambda one: (-one.lines, one.file, one.reason)),
             "losses": self.kept("losses", sums["losses"], figures.LossFacts, {"lost_from": "ascending"}),
-            "changes": self.first("changes", [*set_changes, *value_changes], attrgetter("at", "name")),
         }
 
-    def judged(self, logs: Logs, objective: float) -> _Tables:
-        """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets."""
-        judged = judged_limiters(logs.limits, logs.intervals, _notes(logs)).persist()
-        limiters = rates.limiter_facts(logs.limits).persist()
-        try:
-            windows = judged.where(F.col("facts").isNotNull())
-            tables = self.limits(limiters, windows)
-            changes = [(*run_of(row), row["start_us"]) for row in on_axis(logs.sums["changes"], logs.clocks)]
-            broken = outsiders(logs.intervals, logs.limits, changes).unionByName(
-                falsely_exempt(logs.intervals, logs.limits)
-            )
-            roles = {(one.proxy_id, one.direction, one.name) for one in tables["limiters"] if one.level == "role"}
-            proofs = traffic.role_facts(logs.sums["roles"], roles)
-            tables["roles"] = self.first("roles", proofs, attrgetter("name", "proxy_id", "direction"), MOST_LIMITS)
-            tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
-            minutes = judged.where(F.col("minute").isNotNull())
-            burned = trends.burn_facts(minutes, objective)
-            return tables | {"burn": self.rows("burn", burned, figures.BurnFacts, F.desc("worst"), "tenant")}
-        finally:
-            judged.unpersist()
-            limiters.unpersist()
+    def judged(self, logs: Logs, judged: Mapping[str, pa.Table], objective: float) -> _Tables:
+        """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets.
+
+        Args:
+            logs: The lines.
+            judged: As `judge.judge_all`.
+            objective: Share of time in which promises should be kept.
+        """
+        tables = self.limits(judged["judged"], judged["limiters"])
+        changes = [(*run_of(row), row["start_us"]) for row in on_axis(logs.sums["changes"], logs.clocks)]
+        broken = outsiders(logs.intervals, logs.limits, changes).unionByName(
+            falsely_exempt(logs.intervals, logs.limits)
+        )
+        tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
+        roles = {(one.proxy_id, one.direction, one.name) for one in tables["limiters"] if one.level == "role"}
+        proofs = traffic.role_facts(logs.sums["roles"], roles)
+        values = [msgspec.convert(row, figures.ChangeFacts) for row in judged["values"].to_pylist()]
+        settings = trends.set_facts(logs.sums["changes"])
+        burned = trends.burn_facts(MINUTES.of(judged["minutes"]), objective)
+        return tables | {
+            "roles": self.first("roles", proofs, attrgetter("name", "proxy_id", "direction"), MOST_LIMITS),
+            "changes": self.first("changes", [*settings, *values], attrgetter("at", "name")),
+            "burn": self.first("burn", burned, lambda one: (-one.worst, one.tenant, one.promise, one.long_s)),
+        }
 
     def fleets(self, logs: Logs, notes: FleetNotes) -> _Tables:
         """Return what fleets passed together, of limits nearest to a violation, and how shares changed."""
@@ -313,27 +316,26 @@ class ReportTables:
             ),
         }
 
-    def limits(self, limiters: DataFrame, windows: DataFrame) -> _Tables:
+    def limits(self, judged: pa.Table, limiters: pa.Table) -> _Tables:
         """Facts of all limiters, or of the worst ones.
 
         Args:
+            judged: Results, as `judge.judge_all`.
             limiters: As `LimiterFacts`.
-            windows: The rows of `judged_limiters` with facts.
         """
-        keys = limiters.select(*rates.LIMIT_KEY).unionByName(windows.select(*rates.LIMIT_KEY)).distinct()
-        more = keys.count() - MOST_LIMITS
-        if more > 0:
-            self.left_out["limiters"] = more
-            worst = worst_limits(limiters, windows, MOST_LIMITS)
-            limiters, windows = (
-                frame.join(worst, on=list(rates.LIMIT_KEY), how="left_semi") for frame in (limiters, windows)
+        keys = [table.select(list(LIMIT_KEY)) for table in (judged, limiters)]
+        self._leave_out("limiters", len(Grouping(LIMIT_KEY).of(pa.concat_tables(keys))) - MOST_LIMITS)
+        most = worst_limits(judged, limiters, MOST_LIMITS)
+        if most is not None:
+            judged, limiters = (
+                table.join(most, list(LIMIT_KEY), join_type="left semi") for table in (judged, limiters)
             )
-        results = results_of(windows.orderBy(*LIMITER).collect())
+        results = results_of(judged)
         alone = [result.alone for result in results if result.alone is not None]
         removed = {limiter_run(result.kept): result.removed for result in results if result.removed}
         of_lines = [
-            msgspec.structs.replace(limiter, removed=removed.get(limiter_run(limiter)))
-            for limiter in all_rows(limiters, facts.LimiterFacts)
+            msgspec.convert(row | {"removed": removed.get(tuple(row[name] for name in LIMITER))}, facts.LimiterFacts)
+            for row in limiters.sort_by([(name, "ascending") for name in LIMITER]).to_pylist()
         ]
         return {
             "limiters": [*of_lines, *alone],
@@ -402,19 +404,16 @@ class ReportTables:
         most = MOST_STEPS * 3 * len(subjects)
         return {"fleet_rates": self.rows("fleet_rates", drawn, figures.FleetRateFacts, *order, most=most)}
 
-    def measured(self, logs: Logs, questions: ExtraQuestions, notes: FleetNotes | None) -> _Tables:
+    def measured(
+        self, logs: Logs, judged: Mapping[str, pa.Table], questions: ExtraQuestions, notes: FleetNotes | None
+    ) -> _Tables:
         """Figures without a verdict."""
         limits, intervals, sums = logs.limits, logs.intervals, logs.sums
-        used = limits if notes is None else in_fleets(limits, notes)
         clients, waits = sums["clients"], sums["client_waits"]
         by_reason, by_topic = (traffic.delay_facts(clients, waits, by_topic=which) for which in (False, True))
         tables: _Tables = {
-            "episodes": self.rows(
-                "episodes",
-                waiting.episode_facts(limits),
-                figures.EpisodeFacts,
-                F.desc(F.round("throttled_s", 9)),
-                "name",
+            "episodes": self.kept(
+                "episodes", judged["episodes"], figures.EpisodeFacts, {"order_s": "descending", "name": "ascending"}
             ),
             "delays_by_reason": self.kept(
                 "delays_by_reason", by_reason, figures.DelayFacts, {"direction": "ascending", "reason": "ascending"}
@@ -432,8 +431,11 @@ class ReportTables:
                 {"rank": "ascending", "failed_messages": "descending", "throttled_s": "descending"},
                 MOST_IMPACTS,
             ),
-            "observed": self.rows(
-                "observed", impact.observed_facts(limits), figures.ObservedFacts, F.desc("would_throttle_s"), "name"
+            "observed": self.kept(
+                "observed",
+                judged["observed"],
+                figures.ObservedFacts,
+                {"would_throttle_s": "descending", "name": "ascending"},
             ),
             "pauses": self.kept(
                 "pauses", traffic.pause_facts(sums["pauses"]), figures.PauseFacts, {"total_s": "descending"}
@@ -442,8 +444,8 @@ class ReportTables:
                 "refusals", traffic.refusal_facts(sums["refusals"]), figures.RefusalFacts, {"rejected": "descending"}
             ),
             "neighbours": traffic.neighbour_facts(sums["streams"], sums["pauses"]),
-            "headroom": self.rows(
-                "headroom", trends.headroom_facts(used), figures.HeadroomFacts, F.desc("peak"), "name"
+            "headroom": self.kept(
+                "headroom", judged["headroom"], figures.HeadroomFacts, {"peak": "descending", "name": "ascending"}
             ),
         }
         if questions.proposals:
@@ -473,6 +475,15 @@ class ReportTables:
         return {"demands": self.rows("demands", demands, figures.DemandFacts, "name")}
 
 
+FEW_LINES = 100_000
+"""Lines that one task judges together."""
+
+
+def shards_of(lines: int) -> Shards:
+    """Return how many parts the limits of a log with this number of lines are judged in."""
+    return Shards(min(2000, max(8, lines // FEW_LINES)) if lines > FEW_LINES else 1, MOST_LIMITS)
+
+
 def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
     """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`; none that shared is left out."""
     shares = logs.shares
@@ -481,19 +492,8 @@ def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
     fleets = {run_of(row): row["fleet"] for row in logs.sums["beats"].to_pylist() if row["fleet"]}
     lives = {run: (clock.first_us, clock.last_us) for run, clock in logs.clocks.items()}
     notes, gaps = fleet_notes(turns, lives, clocks, fleets)
-    sharing = sharing_runs(logs.limits).orderBy(*BOOT).limit(MOST_NOTES).collect()
-    members = {*notes.fleets, *((row.proxy_id, row.boot_id) for row in sharing)}
+    members = {*notes.fleets, *map(run_of, logs.sums["sharing"].to_pylist())}
     return replace(notes, fleets={run: notes.fleet(run) for run in members}), gaps
-
-
-def worst_limits(limiters: DataFrame, windows: DataFrame, most: int) -> DataFrame:
-    """Return the keys of the limits that come nearest to a violation, or are in one; then those waited on longest."""
-    scores = windows.select(*rates.LIMIT_KEY, "score", F.lit(0.0).alias("waits"))
-    waits = limiters.select(*rates.LIMIT_KEY, F.lit(None).cast("double").alias("score"), F.col("throttled_s"))
-    either = scores.unionByName(waits.withColumnRenamed("throttled_s", "waits"))
-    worst = either.groupBy(*rates.LIMIT_KEY).agg(F.max("score").alias("score"), F.sum("waits").alias("waits"))
-    order = (F.desc_nulls_last("score"), F.desc("waits"), *rates.LIMIT_KEY)
-    return worst.orderBy(*order).limit(most).select(*rates.LIMIT_KEY)
 
 
 def _notes(logs: Logs) -> dict[RunId, RunNotes]:
@@ -551,12 +551,6 @@ def removal(limiter: facts.LimiterFacts) -> figures.ChangeFacts | None:
 def limiter_run(facts_of_one: facts.LimiterRunKey) -> tuple[str, ...]:
     """Return the key of a limiter in one run."""
     return tuple(getattr(facts_of_one, name) for name in LIMITER)
-
-
-def all_rows(frame: DataFrame, kind: type[T]) -> list[T]:
-    """Return a table of limits that is bounded already, in an order that is the same in every run."""
-    order = [*LIMITER, *(name for name in ("unit", "is_peak", "basis") if name in frame.columns)]
-    return [msgspec.convert(row.asDict(recursive=True), kind) for row in frame.orderBy(*order).collect()]
 
 
 def _names(frame: DataFrame) -> list[str]:

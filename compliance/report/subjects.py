@@ -10,7 +10,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from compliance.figures.facts import LimitKey, RateFacts
-from compliance.figures.rates import SHARED
+from compliance.figures.scopes import SHARED
 from compliance.judging.facts import Facts, Spells, TopicFacts
 from compliance.judging.lines import SHORT_S
 from compliance.judging.verdict import COMPLETE, FleetVerdict, LimiterVerdict, Verdict, gravest

@@ -2,8 +2,10 @@
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from compliance.figures.sums import LINES
+from compliance.figures.sums import LINES, waits, with_columns
+from compliance.judging.clocks import placed
 from compliance.line_reader import LineReader
 from compliance.stream.ledger import Runs, facts_of, gap_table, joined, run_table
 from tests.compliance.planted import ROW_NAMES, row_of
@@ -28,6 +30,13 @@ def lines_of(logs, **columns):
 def runs_of(*logs) -> Runs:
     """The facts of the logs' runs."""
     return joined(day.by_run() for log in logs for day in facts_of(rows_of(log)).values())
+
+
+def limits_of(*logs):
+    """The lines of limiters as the judging has them: on the axis, each wait bounded by its line's length."""
+    lines = lines_of(logs)
+    own = lines.filter(pc.equal(lines["kind"], "limit"))
+    return placed(with_columns(own, throttled_ms=waits(own)), {})
 
 
 def summed_of(sum_, *logs, **columns):

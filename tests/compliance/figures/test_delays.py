@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from accesslog.record import ThrottleLine
+from compliance.figures.limits import episode_facts
 from compliance.figures.traffic import (
     CLIENT_WAITS,
     CLIENTS,
@@ -13,41 +14,38 @@ from compliance.figures.traffic import (
     pause_facts,
     refusal_facts,
 )
-from compliance.figures.waiting import episode_facts
-from tests.compliance.arrow import summed_of
-from tests.compliance.planted import BEGIN, PlantedLog, frame
+from tests.compliance.arrow import limits_of, summed_of
+from tests.compliance.planted import BEGIN, PlantedLog
 
 
-@pytest.mark.spark
-def test_waits_that_follow_one_another_are_one_episode(spark):
+def test_waits_that_follow_one_another_are_one_episode():
     log = PlantedLog()
     for waited_ms in (0, 400, 1000, 300, 0, 0, 700):
         log.limit(10, throttled_ms=float(waited_ms))
         log.second += 1
     log.second += 60
     log.limit(10, throttled_ms=200.0)
-    (row,) = episode_facts(frame(spark, [log], "limit")).collect()
-    assert (row.episodes, row.throttled_s) == (3, pytest.approx(2.6))
-    assert (row.longest_s, row.longest_start) == (pytest.approx(1.7), "2026-11-21T11:29:01.000000Z")
-    assert row.span_s == 68
+    [row] = episode_facts(limits_of(log)).to_pylist()
+    assert (row["episodes"], row["throttled_s"]) == (3, pytest.approx(2.6))
+    assert (row["longest_s"], row["longest_start"]) == (pytest.approx(1.7), BEGIN + timedelta(seconds=1))
+    assert row["span_s"] == 68
 
 
-@pytest.mark.spark
-def test_of_episodes_that_are_as_long_the_first_is_named(spark):
+def test_of_episodes_that_are_as_long_the_first_is_named():
     log = PlantedLog()
     for waited_ms in (0, 400, 0, 400, 0, 400, 0, 100):
         log.limit(10, throttled_ms=float(waited_ms))
         log.second += 1
-    (row,) = episode_facts(frame(spark, [log], "limit")).collect()
-    assert (row.episodes, row.longest_s, row.longest_start) == (4, 0.4, "2026-11-21T11:29:01.000000Z")
+    [row] = episode_facts(limits_of(log)).to_pylist()
+    assert (row["episodes"], row["longest_s"]) == (4, 0.4)
+    assert row["longest_start"] == BEGIN + timedelta(seconds=1)
 
 
-@pytest.mark.spark
-def test_a_limit_that_nobody_waited_on_or_that_is_only_observed_has_no_episode(spark):
+def test_a_limit_that_nobody_waited_on_or_that_is_only_observed_has_no_episode():
     log = PlantedLog()
     log.limit(10, throttled_ms=0.0)
     log.limit(10, throttled_ms=500.0, mode="observe", level="namespace")
-    assert episode_facts(frame(spark, [log], "limit")).collect() == []
+    assert len(episode_facts(limits_of(log))) == 0
 
 
 def test_histograms_are_added_place_by_place():

@@ -3,10 +3,11 @@ import pytest
 
 from accesslog.record import upper_bound_ms
 from compliance.figures.facts import ImpactFacts
-from compliance.figures.impact import demand_facts, observed_facts
+from compliance.figures.impact import demand_facts
+from compliance.figures.limits import observed_facts
 from compliance.figures.traffic import CLIENT_WAITS, CLIENTS, LATE_BUCKET, impact_facts
 from compliance.session import local_frame
-from tests.compliance.arrow import summed_of
+from tests.compliance.arrow import limits_of, summed_of
 from tests.compliance.planted import TOPIC, PlantedLog, frame
 
 LIMIT = {"reason": "topic", "reason_name": TOPIC}
@@ -60,11 +61,11 @@ def test_demand_is_what_came_in_the_fullest_half_minute(spark):
     assert (row.proxy_id, row.messages_per_s, row.bytes_per_s) == ("proxy-1", 300.0, 30_000.0)
 
 
-@pytest.mark.spark
-def test_observed_limits_have_the_time_in_which_they_would_hold(spark):
+def test_observed_limits_have_the_time_in_which_they_would_hold():
     log = PlantedLog()
     log.limit(20, mode="observe", throttled_ms=800.0)
     log.limit(20, mode="observe", throttled_ms=0.0)
     log.limit(20, name="enforced")
-    (row,) = observed_facts(frame(spark, [log], "limit")).collect()
-    assert (row.name, row.limit_messages, row.would_throttle_s, row.observed_s) == (TOPIC, 100.0, 0.8, 2.0)
+    [row] = observed_facts(limits_of(log)).to_pylist()
+    values = (row["name"], row["limit_messages"], row["would_throttle_s"], row["observed_s"])
+    assert values == (TOPIC, 100.0, pytest.approx(0.8), 2.0)

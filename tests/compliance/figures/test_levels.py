@@ -1,6 +1,6 @@
 """The report knows each level that the limiter has."""
 
-from compliance.figures.rates import LEVEL_WORDS
+from compliance.figures.scopes import LEVEL_WORDS
 from limiter.levels import LEVELS as LIMITED
 
 

@@ -1,9 +1,9 @@
 import pytest
 
-from compliance.figures.rates import limiter_facts
+from compliance.figures.limits import limiter_facts
 from compliance.figures.traffic import DAYS, MINUTES, STREAMS, tenant_day_facts, topic_facts
-from tests.compliance.arrow import summed_of
-from tests.compliance.planted import PlantedLog, frame
+from tests.compliance.arrow import limits_of, summed_of
+from tests.compliance.planted import PlantedLog
 
 
 def two_streams():
@@ -35,13 +35,12 @@ def test_usage_has_a_row_for_each_day_topic_and_direction():
     ]
 
 
-@pytest.mark.spark
-def test_a_limiter_shows_the_value_last_in_force(spark):
+def test_a_limiter_shows_the_value_last_in_force():
     log = PlantedLog()
     log.limit(100)
     log.limit(50, rate=50.0)
-    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
-    assert (row.limit_messages, row.values, row.passed_messages, row.throttled_s) == (50, 2, 150, 2.0)
+    names = ("limit_messages", "values", "passed_messages", "throttled_s")
+    assert values(limiter_facts(limits_of(log)), *names) == [(50, 2, 150, 2.0)]
 
 
 def test_what_was_rejected_was_offered_and_did_not_pass():
@@ -58,27 +57,23 @@ def test_lines_without_a_count_of_rejected_messages_have_none():
     assert values(topics, "rejected_messages") == [(0,), (0,)]
 
 
-@pytest.mark.spark
-def test_a_limit_that_is_only_observed_was_no_limit(spark):
+def test_a_limit_that_is_only_observed_was_no_limit():
     log = PlantedLog()
     log.limit(100, mode="observe")
     log.limit(100, mode="observe")
-    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
-    assert (row.mode, row.was_limited, row.limit_messages) == ("observe", False, 100)
-    assert (row.passed_messages, row.passed_bytes, row.throttled_s) == (0, 0, 0)
+    names = ("mode", "was_limited", "limit_messages", "passed_messages", "passed_bytes", "throttled_s")
+    assert values(limiter_facts(limits_of(log)), *names) == [("observe", False, 100, 0, 0, 0)]
     log.limit(70, mode="reject")
-    (row,) = limiter_facts(frame(spark, [log], "limit")).collect()
-    assert (row.mode, row.was_limited, row.passed_messages, row.throttled_s) == ("reject", True, 70, 1)
+    assert values(limiter_facts(limits_of(log)), *names) == [("reject", True, 100, 70, 7000, 1)]
 
 
-@pytest.mark.spark
-def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down(spark):
+def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down():
     log = PlantedLog()
     for published in (0.0, 0.1, 99.7):
         log.limit(100, rate=10 + published, published_messages=published)
         log.second += 1
-    (limiter,) = limiter_facts(frame(spark, [log], "limit")).collect()
-    assert (limiter.values, limiter.is_relative, limiter.limit_messages) == (1, True, pytest.approx(109.7))
+    names = ("values", "is_relative", "limit_messages")
+    assert values(limiter_facts(limits_of(log)), *names) == [(1, True, pytest.approx(109.7))]
 
 
 def test_a_tenants_day_has_its_highest_minute():

@@ -6,17 +6,22 @@ from datetime import timedelta
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, StandstillLine
+from compliance.figures.limits import LIMIT_COLUMNS
+from compliance.figures.sums import LINES
 from compliance.judging.account import judged
 from compliance.judging.changes import changed
+from compliance.judging.clocks import placed
 from compliance.judging.facts import Judged
-from compliance.judging.judge import line_of
+from compliance.judging.judge import limit_lines
 from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
 from compliance.schema import BEGIN_OF_1970, LIMITER
 from limiter.levels import LEVEL_OF_WORD
 
 UNITS = ("messages", "bytes")
+_LIMITS = pa.schema([LINES.field(name) for name in LIMIT_COLUMNS])
 Key = tuple[str, str, str]
 
 
@@ -63,8 +68,8 @@ def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
     limits = [line for line in lines if isinstance(line, LimitLine)]
     intervals = [line for line in lines if isinstance(line, IntervalLine)]
     found: dict[Key, list[Line | StreamsLine]] = {}
-    for limit in limits:
-        found.setdefault((limit.direction, limit.level, limit.name), []).append(line_of(row_of(limit)))
+    for limit, of_limit in zip(limits, limit_lines(_table(limits)), strict=True):
+        found.setdefault((limit.direction, limit.level, limit.name), []).append(of_limit)
     groups: dict[tuple[Any, ...], list[tuple[IntervalLine, list[str]]]] = {}
     for line in intervals:
         under = levels_of(line)
@@ -76,12 +81,14 @@ def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
     return {key: sorted(items, key=lambda item: (item.at_us[0], item.seq)) for key, items in found.items()}
 
 
-def row_of(line: Any) -> dict[str, Any]:
-    fields = {name: getattr(line, name) for name in line.__struct_fields__}
-    at = dict(zip(("start_us", "end_us"), on_axis(line), strict=True))
-    wall = {"wall_start": micros(line.start), "wall_end": micros(line.end)}
-    waits = {"throttled_ms": min(line.throttled_ms, line.duration_ms)}
-    return fields | at | wall | waits | {"file": "a.jsonl", "line": line.seq + 1}
+def _table(limits: list[LimitLine]) -> pa.Table:
+    """Lines of limiters as the judging has them."""
+    rows = [{name: getattr(line, name) for name in line.__struct_fields__} for line in limits]
+    more = [
+        {"file": "a.jsonl", "line": line.seq + 1, "throttled_ms": min(line.throttled_ms, line.duration_ms)}
+        for line in limits
+    ]
+    return placed(pa.Table.from_pylist([row | of for row, of in zip(rows, more, strict=True)], _LIMITS), {})
 
 
 def levels_of(line: IntervalLine) -> list[str]:
