@@ -24,8 +24,10 @@ _PREFIX = "dispatch-numbers"
 NAMESPACES = (_PREFIX, *(f"{_PREFIX}-{name}" for name in ("100", "10", "250-bytes", "100-bytes", "changed")))
 GROUPED = tuple(f"{_PREFIX}-group-{name}" for name in ("1", "2", "bytes-1", "bytes-2"))
 PARTITIONED = ("per-topic", "per-subscription")
-LEVELS = {"broker": (1000, 5000, 10_000), "topic": (10_000, 1000, 5000), "subscription": (5000, 10_000, 1000)}
+LEVELS = {"broker": (1000, 5000, 10_000), "topic": (10_000, 1000, 5000), "subscription": (10_000, 5000, 1000)}
 """Bytes a second of the broker, the topic and the subscription, by which of them is the least."""
+LEAST = {"broker": "broker-1000-bytes", "topic": "broker-10000-bytes", "subscription": "broker-10000-bytes"}
+"""The Sluice of each."""
 
 
 def topic(local: str, namespace: str = _PREFIX) -> str:
@@ -40,9 +42,13 @@ def per_subscription(**rate: int) -> dict[str, Any]:
     return {"subscription_dispatch": rate}
 
 
-def multi_level(broker: int, of_topic: int, subscription: int) -> dict[str, Any]:
-    limits = {"each_topic": {"bytes": of_topic}, "each_subscription": {"bytes": subscription}}
-    return {"limits": {"proxy": dispatch(bytes=broker), **{level: {"dispatch": limits[level]} for level in limits}}}
+def multi_level(*levels: str) -> dict[str, Any]:
+    """The limits of the topics of these levels, within that of their broker."""
+    topics = {
+        topic(f"least-{level}"): {**dispatch(bytes=LEVELS[level][1]), **per_subscription(bytes=LEVELS[level][2])}
+        for level in levels
+    }
+    return {"limits": {"proxy": dispatch(bytes=LEVELS[levels[0]][0]), "topics": topics}}
 
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -71,7 +77,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     },
     "broker-50": {"limits": {"proxy": dispatch(messages=50)}},
     "broker-10-1024": {"limits": {"proxy": dispatch(messages=10, bytes=1024)}},
-    **{f"least of {level}": multi_level(*rates) for level, rates in LEVELS.items()},
+    LEAST["broker"]: multi_level("broker"),
+    LEAST["topic"]: multi_level("topic", "subscription"),
 }
 """By name: a Sluice for each."""
 
@@ -199,10 +206,7 @@ def of_tests(stages: dict[str, Stage]) -> dict[str, Callable[[], Any]]:
         **of_namespaces(stage),
         "subscription messages": Scene(stage, backlog(topic("of-subscription"), 135)),
         "subscription bytes": Scene(stage, backlog(topic("of-subscription-bytes"), 110)),
-        **{
-            f"least of {level}": Scene(stages[f"least of {level}"], backlog(topic(f"least-{level}"), 110))
-            for level in LEVELS
-        },
+        **{f"least of {level}": Scene(stages[LEAST[level]], backlog(topic(f"least-{level}"), 110)) for level in LEVELS},
         "closing": closing(stage),
         "broker 1": Scene(stages["broker-10-1024"], backlog(topic("broker-1"), 100, size=10)),
         "broker 2": Scene(stages["broker-10-1024"], backlog(topic("broker-2"), 100, size=10)),

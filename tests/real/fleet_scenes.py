@@ -504,8 +504,8 @@ _ONE_WAY: tuple[tuple[str, str, Direction, str], ...] = (
 
 IN_EVERY_RUN = Scene(
     "in-turn",
-    "200/s: streams come to members, one is stopped for 3 s, the coordinator is killed",
-    "200/s",
+    "100/s: streams come to members, one is stopped for 3 s, the coordinator is killed",
+    "100/s",
     (FIRST, KEPT, RECLAIMED, SERVED, STEADY),
     _in_turn,
     members=NAMES[:3],

@@ -16,7 +16,7 @@ from tests.real import dispatch_scenes as scenes
 from tests.real.arrivals import Arrival, Line
 from tests.real.backlogs import Drained
 from tests.real.conftest import IS_DIRECT
-from tests.real.dispatch_scenes import LEVELS, Delivered, entry_bytes, topic
+from tests.real.dispatch_scenes import LEAST, LEVELS, Delivered, entry_bytes, topic
 from tests.real.flows import Played
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import PulsarRest
@@ -115,10 +115,10 @@ def test_of_broker_topic_and_subscription_the_least_decides(
     delivered: Delivered = played[f"least of {level}"]
     delivered.assert_in_order()
     name = topic(f"least-{level}")
-    entry = entry_bytes(stages[f"least of {level}"], name)
+    entry = entry_bytes(stages[LEAST[level]], name)
     assert_within(played.begun[f"least of {level}"], in_bytes(delivered.arrivals, entry), 1000, entry)
     limit = {"broker": ("proxy", ""), "topic": ("topic", name), "subscription": ("subscription", f"s@{name}")}
-    assert_used(stages[f"least of {level}"].sluice, "dispatch", *limit[level])
+    assert_used(stages[LEAST[level]].sluice, "dispatch", *limit[level])
 
 
 def test_who_closes_and_comes_back_gains_nothing_and_misses_nothing(played: Played[Any]) -> None:
