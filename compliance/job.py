@@ -25,7 +25,7 @@ from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
-from compliance.report.collect import ExtraQuestions, collect, opened
+from compliance.report.collect import ExtraQuestions, Logs, collect
 from compliance.report.page import render, report_json, tables, tenant_exports, tenant_pages, visible
 from compliance.report.provenance import LIST, as_list, check, digests, of_list, seal
 from compliance.report.report import Report, fleet_lines, make_report
@@ -73,8 +73,7 @@ def gather(
     """
     for name, value in settings_of_sums(tables.lines).items():
         spark.conf.set(name, value)
-    with opened(tables) as logs:
-        return collect(logs, questions or ExtraQuestions(), on_step)
+    return collect(Logs.of(tables), questions or ExtraQuestions(), on_step)
 
 
 def settings_of_sums(lines: int) -> dict[str, str]:

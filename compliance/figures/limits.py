@@ -272,7 +272,7 @@ def _step_use(lines: pa.Table) -> pa.Table:
         pc.greater_equal(share, _SLIVER), pc.greater_equal(pc.multiply(share, touched["duration_ms"]), _SLIVER_MS)
     )
     counted = touched.filter(is_part)
-    served = {f"served_s_{unit}": _ratio(counted[f"passed_{unit}"], whole_limit(counted, unit)) for unit in _UNITS}
+    served = {f"served_s_{unit}": ratio(counted[f"passed_{unit}"], whole_limit(counted, unit)) for unit in _UNITS}
     entries = {f"entries_{unit}": counted[f"largest_entry_{unit}"] for unit in _UNITS}
     is_shared = counted["fleet"].is_valid()
     of_each = Grouping(
@@ -288,13 +288,13 @@ def _step_use(lines: pa.Table) -> pa.Table:
     used = []
     for unit in _UNITS:
         of_limit = pc.divide(together[f"served_s_{unit}"], USE_STEP_S)
-        of_entries = _ratio(together[f"passed_{unit}"], together[f"entries_{unit}"])
+        of_entries = ratio(together[f"passed_{unit}"], together[f"entries_{unit}"])
         # Without a limit of that unit the sum is null, and so is the lesser of both.
         used.append(pc.if_else(of_limit.is_valid(), pc.min_element_wise(of_limit, of_entries), None))
     return with_columns(together, used=pc.max_element_wise(*used))
 
 
-def _ratio(amount: Values, of: Values) -> Values:
+def ratio(amount: Values, of: Values) -> Values:
     """Divide; null where there is nothing to divide by."""
     divisor = pc.if_else(pc.not_equal(of, 0), of.cast(pa.float64(), safe=False), None)
     return pc.divide(amount.cast(pa.float64(), safe=False), divisor)

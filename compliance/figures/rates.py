@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compliance.figures.scopes import HASHED, LEVEL_WORDS, LIMITED, PARTITION
-from compliance.schema import OBSERVED, STEP_S, rfc3339, seconds
+from compliance.schema import OBSERVED, STEP_S, seconds
 from limiter import levels as limiting
 
 
@@ -174,16 +174,6 @@ def fleet_rates(
     return rates.withColumns({"fleet": F.col("proxy_id"), "proxy_id": F.lit("")})
 
 
-def topic_rates(interval_lines: DataFrame, subjects: DataFrame) -> DataFrame:
-    """Rates of topics under no limit: `wanted` has an empty `proxy_id`, level `topic` and the topic as its name."""
-    topics = subjects.drop("proxy_id", "level")
-    lines = _between(
-        interval_lines.withColumn("name", F.col("topic")).join(F.broadcast(topics), on=["direction", "name"])
-    )
-    named = lines.withColumns({"proxy_id": F.lit(""), "level": F.lit("topic")})
-    return _per_step(named, ("passed", "offered")).withColumns({name: F.lit(None).cast("double") for name in _LIMITS})
-
-
 def _between(lines: DataFrame) -> DataFrame:
     return lines.where((seconds(F.col("end")) > F.col("from_s")) & (seconds(F.col("start")) < F.col("to_s")))
 
@@ -192,42 +182,6 @@ def _per_step(lines: DataFrame, flows: tuple[str, ...], *more: Column) -> DataFr
     names = tuple(f"{flow}_{unit}" for flow in flows for unit in _FLOWS)
     sums = ((F.sum(name) / F.col("step_s")).alias(name) for name in names)
     return spread(lines, names).groupBy(*LIMIT_KEY, "step_s", "step").agg(*sums, *more)
-
-
-def peak_facts(limit_lines: DataFrame, limiters: DataFrame) -> DataFrame:
-    """Return the highest average of some limiters over each resolution, as `PeakFacts`.
-
-    Args:
-        limit_lines: All lines of limiters.
-        limiters: Columns `proxy_id`, `direction`, `level`, `name`.
-    """
-    resolutions = F.explode(F.array(*map(F.lit, RESOLUTIONS_S))).alias("step_s")
-    lines = limit_lines.join(F.broadcast(limiters), on=list(LIMIT_KEY), how="inner").select("*", resolutions)
-    units = F.array(*(_unit(unit) for unit in _FLOWS))
-    each = lines.withColumn("of", F.explode(units)).where(F.col("of.limit").isNotNull())
-    flat = each.select(*LIMIT_KEY, "start", "end", "step_s", "of.*")
-    step = spread(flat, ("passed",)).groupBy(*LIMIT_KEY, "unit", "step_s", "step")
-    slack = (F.max("burst") + F.max("largest")) / F.col("step_s")
-    rates = step.agg(
-        (F.sum("passed") / F.col("step_s")).alias("highest"),
-        F.max("limit").alias("limit"),
-        (F.max("limit") + slack).alias("allowed"),
-    )
-    at = rfc3339(F.timestamp_seconds(F.col("step") * F.col("step_s"))).alias("at")
-    top = F.struct("highest", at, "limit", "allowed")
-    # Of equal steps the earliest.
-    fullest = F.max_by(top, F.struct(F.round("highest", 6), -F.col("step"))).alias("top")
-    return rates.groupBy(*LIMIT_KEY, "unit", "step_s").agg(fullest).select(*LIMIT_KEY, "unit", "step_s", "top.*")
-
-
-def _unit(unit: str) -> Column:
-    return F.struct(
-        F.lit(unit).alias("unit"),
-        F.col(f"passed_{unit}").cast("double").alias("passed"),
-        F.when(F.col("mode") != "observe", F.col(f"limit_{unit}")).alias("limit"),
-        F.col(f"burst_{unit}").alias("burst"),
-        F.col(f"largest_entry_{unit}").alias("largest"),
-    )
 
 
 def whole_limit(unit: str) -> Column:

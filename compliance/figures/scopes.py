@@ -120,8 +120,10 @@ def is_exempt(lines: pa.Table) -> Values:
 class LimitsOfLines:
     """The levels of the limits that each line of a stream says to be under."""
 
-    def __init__(self, lines: pa.Table) -> None:
-        pairs = pc.binary_join_element_wise(lines["limit_levels"], lines["limit_level"], "\n")
+    def __init__(self, lines: pa.Table, *, with_lowest: bool = True) -> None:
+        pairs = lines["limit_levels"]
+        if with_lowest:
+            pairs = pc.binary_join_element_wise(pairs, lines["limit_level"], "\n")
         encoded = _one(pairs).dictionary_encode()
         self._of = [_levels(pair) for pair in encoded.dictionary.to_pylist()]
         self._indices = encoded.indices.to_numpy(zero_copy_only=False)

@@ -3,110 +3,176 @@
 `account.py` finds contradictions within one limiter's replay.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from compliance.figures.rates import scoped
-from compliance.figures.scopes import OWN_TOPICS
-from compliance.schema import BOOT, LIMITER, rfc3339
-from compliance.session import local_frame
+from compliance.figures.limits import any_of, is_in_force
+from compliance.figures.scopes import LimitsOfLines, is_exempt, scoped
+from compliance.figures.sums import Grouping, Sum, with_columns
+from compliance.judging.facts import DoubtFacts, LinePlace
+from compliance.schema import LIMITER
 from limiter import levels as limiting
 
+Row = Mapping[str, Any]
 _OF_ALL = ("proxy", "tenant", "namespace")
 """Levels whose limits apply to all deliveries under their names; narrower limits may spare a consumer."""
 _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.is_of_system)
 """Levels whose limits apply to all messages published under their names."""
 
 
-def is_exempt() -> Column:
-    """Return whether ordinary limits spare a stream: its topic is one of Pulsar's own, whatever its other fields."""
-    return F.coalesce("exempt", F.lit(False)) & F.col("topic").rlike(OWN_TOPICS)
+def _limited(lines: pa.Table) -> pa.Table:
+    own = lines.filter(is_in_force(lines))
+    has_value = any_of(own["limit_messages"], own["limit_bytes"]).cast(pa.int64())
+    return with_columns(own, has_value=has_value)
 
 
-def outsiders(intervals: DataFrame, limits: DataFrame, changes: Sequence[tuple[str, str, int]]) -> DataFrame:
-    """Find, for each limit, the first line of a stream of its name that claims not to be under it, as `DoubtFacts`.
-
-    Args:
-        intervals: All lines of streams, on the axis.
-        limits: All lines of limiters, on the same.
-        changes: Run and time of each change. In a span with a change, a line names the limits at its end only.
-    """
-    named_levels = F.split("limit_levels", " ")
-    lines = intervals.where(~is_exempt() & (F.col("passed_messages") > 0))
-    is_publish = F.col("direction") == "publish"
-    named = scoped(lines.where(is_publish), _OF_ALL_PUBLISHED).unionByName(scoped(lines.where(~is_publish), _OF_ALL))
-    without = named.where(~F.array_contains(named_levels, F.col("level")))
-    is_steady = F.coalesce("steady", F.lit(False))
-    is_in_force = (F.col("mode") != "observe") & (
-        F.col("limit_messages").isNotNull() | F.col("limit_bytes").isNotNull()
-    )
-    limited = limits.where(is_in_force)
-    # Most lines name each limit that there is: they go no further.
-    known = F.broadcast(limited.select(*LIMITER).distinct())
-    streams = without.join(known, on=list(LIMITER), how="left_semi").select(
-        *LIMITER,
-        *("topic", "passed_messages"),
-        *(F.col(name).alias(f"of_{name}") for name in ("seq", "start_us", "end_us")),
-        is_steady.alias("is_steady"),
-    )
-    own = limited.select(
-        *LIMITER,
-        *("start_us", "end_us", "seq", "start", "end"),
-        is_steady.alias("steady"),
-        F.struct("file", "seq", "line").alias("place"),
-    )
-    columns = dict.fromkeys((f"of_{name}" for name in BOOT), "string") | {"at_us": "long"}
-    moments = F.broadcast(local_frame(intervals.sparkSession, changes, columns))
-    is_changed = (
-        (F.col("proxy_id") == F.col("of_proxy_id"))
-        & (F.col("boot_id") == F.col("of_boot_id"))
-        & F.col("at_us").between(F.col("start_us"), F.col("end_us"))
-    )
-    # A steady line and those of the other side have different spans.
-    both = _by_minute(streams, "of_start_us", "of_end_us").join(
-        _by_minute(own, "start_us", "end_us"), on=[*LIMITER, "minute"]
-    )
-    is_same = (F.col("of_start_us") == F.col("start_us")) & (F.col("of_end_us") == F.col("end_us"))
-    overlaps = (F.col("of_start_us") < F.col("end_us")) & (F.col("start_us") < F.col("of_end_us"))
-    pairs = both.where(is_same | (overlaps & (F.col("is_steady") | F.col("steady"))))
-    whole = {"start_us": F.least("start_us", "of_start_us"), "end_us": F.greatest("end_us", "of_end_us")}
-    together = pairs.dropDuplicates([*LIMITER, "of_seq", "seq"]).withColumns(whole)
-    outside = together.join(moments, on=is_changed, how="left_anti")
-    text = F.format_string(
-        "a stream of %s passed %d messages, and its line does not name this limit", "topic", "passed_messages"
-    )
-    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    first = F.struct(text.alias("said"), *times, F.col("place").alias("first_line"), F.col("place").alias("last_line"))
-    each = outside.groupBy(*LIMITER).agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
-    return each.select(*LIMITER, F.lit("outside").alias("what"), "first.*", "times")
+LIMITED = Sum(
+    (*LIMITER, "mode", "limit_messages", "limit_bytes"), _limited, Grouping(LIMITER, most=("has_value",)), ("limit",)
+)
+"""The limiters that do not only observe, and whether they had a value."""
+_SUSPECT = ("topic", "passed_messages", "seq", "start", "end", "start_us", "end_us", "file", "line", "is_steady")
+_SUSPECTS = (*LIMITER, *_SUSPECT, "what")
 
 
-def _by_minute(spans: DataFrame, start: str, end: str) -> DataFrame:
-    """Repeat each span for each minute that it touches: adds `minute`."""
-    minutes = (F.floor(F.col(moment) / 60_000_000) for moment in (start, end))
-    return spans.withColumn("minute", F.explode(F.sequence(*minutes)))
-
-
-def falsely_exempt(intervals: DataFrame, limits: DataFrame) -> DataFrame:
-    """Find, for each limit, the first line of a stream of its names that falsely says to be exempt, as `DoubtFacts`.
+@dataclass(frozen=True)
+class Suspicion:
+    """The limits whose streams are looked at, and the times at which their lines may differ.
 
     Args:
-        intervals: All lines of streams.
-        limits: All lines of limiters.
+        limited: As `LIMITED`.
+        changes_us: The times of changes of each run, ascending. In a span with a change, a line names the limits at
+            its end only.
     """
-    lines = intervals.where(F.coalesce("exempt", F.lit(False)) & ~is_exempt() & (F.col("passed_messages") > 0))
-    named = scoped(lines.withColumn("exempt", F.lit(False)), _OF_ALL_PUBLISHED)
-    limiters = limits.where(F.col("mode") != "observe").select(*LIMITER).distinct()
-    text = F.format_string(
-        "a stream of %s passed %d messages as exempt, and the topic is none of Pulsar's own",
-        "topic",
-        "passed_messages",
+
+    limited: pa.Table
+    changes_us: Mapping[tuple[str, str], Sequence[int]]
+
+    def suspects(self, streams: pa.Table) -> pa.Table:
+        """Return the lines of streams that bear a limit's name, and say not to be under it, or falsely to be exempt.
+
+        Args:
+            streams: Lines of streams, on the axis.
+        """
+        lines = streams.filter(pc.greater(streams["passed_messages"], 0))
+        steady = pc.fill_null(lines["steady"], False)
+        own = is_exempt(lines)
+        no_system = with_columns(lines, is_steady=steady).filter(pc.invert(own))
+        claimed = no_system.filter(no_system["exempt"])
+        exempt = with_columns(claimed, exempt=pa.array([False] * len(claimed), pa.bool_()))
+        said = LimitsOfLines(no_system, with_lowest=False)
+        is_publish = pc.equal(no_system["direction"], "publish")
+        with_value = self.limited.filter(pc.equal(self.limited["has_value"], 1))
+        found = [_none_of(no_system)]
+        for level in _OF_ALL_PUBLISHED:
+            without = pa.array(said.of_each(partial(_is_without, level)) > 0)
+            outside = pc.and_(without, is_publish) if level not in _OF_ALL else without
+            for what, of_level, limits in (
+                ("outside", no_system.filter(outside), with_value),
+                ("exempt", exempt, self.limited),
+            ):
+                own_limits = limits.filter(pc.equal(limits["level"], level))
+                if len(of_level) and len(own_limits):
+                    found += [_under(named, level, what, own_limits) for _, named in scoped(of_level, {level})]
+        return pa.concat_tables(found)
+
+    def confirmed(self, suspects: pa.Table, limits: pa.Table) -> pa.Table:
+        """Return the doubts of limits, of all suspects and all lines of limiters: `facts` (msgpack of `DoubtFacts`)."""
+        if not len(suspects):
+            return pa.table({"facts": pa.array([], pa.binary())})
+        doubts = [*self._outside(suspects, limits), *_falsely_exempt(suspects)]
+        return pa.table({"facts": pa.array(map(msgspec.msgpack.encode, doubts), pa.binary())})
+
+    def _outside(self, suspects: pa.Table, limits: pa.Table) -> Iterator[DoubtFacts]:
+        outside = suspects.filter(pc.equal(suspects["what"], "outside"))
+        is_limited = pc.and_(is_in_force(limits), any_of(limits["limit_messages"], limits["limit_bytes"]))
+        names = outside.select(list(LIMITER)).group_by(list(LIMITER)).aggregate([])
+        columns = [*LIMITER, "seq", "start", "end", "start_us", "end_us", "file", "line", "steady"]
+        own = limits.filter(is_limited).select(columns).join(names, list(LIMITER), join_type="left semi")
+        lines = _by_limiter(own.sort_by([("start_us", "ascending"), ("seq", "ascending")]))
+        for limiter, streams in _by_limiter(outside).items():
+            longest_us = max((line["end_us"] - line["start_us"] for line in lines.get(limiter, ())), default=0)
+            pairs = [
+                (line, stream)
+                for stream in streams
+                for line in _beside(stream, lines.get(limiter, []), longest_us)
+                if not self._is_changed(limiter[:2], line, stream)
+            ]
+            if pairs:
+                line, stream = min(pairs, key=lambda pair: (pair[0]["seq"], pair[1]["seq"]))
+                said = (
+                    f"a stream of {stream['topic']} passed {stream['passed_messages']} messages, "
+                    "and its line does not name this limit"
+                )
+                yield _doubt(limiter, "outside", said, line, len(pairs))
+
+    def _is_changed(self, run: tuple[str, ...], line: Row, stream: Row) -> bool:
+        times = self.changes_us.get((run[0], run[1]), ())
+        place = bisect_left(times, min(line["start_us"], stream["start_us"]))
+        return place < len(times) and times[place] <= max(line["end_us"], stream["end_us"])
+
+
+def _is_without(level: str, levels: frozenset[str]) -> bool:
+    return level not in levels
+
+
+def _none_of(streams: pa.Table) -> pa.Table:
+    empty = streams.slice(0, 0)
+    text = pa.array([], pa.string())
+    return with_columns(empty, level=text, name=text, what=text).select(list(_SUSPECTS))
+
+
+def _under(named: pa.Table, level: str, what: str, limits: pa.Table) -> pa.Table:
+    """Return the lines of streams that bear the name of one of the limits."""
+    texts = {name: pa.array([text] * len(named), pa.string()) for name, text in (("level", level), ("what", what))}
+    lines = with_columns(named, **texts).select(list(_SUSPECTS))
+    return lines.join(limits.select(list(LIMITER)), keys=list(LIMITER), join_type="left semi")
+
+
+def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], list[Row]]:
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(tuple(row[name] for name in LIMITER), []).append(row)
+    return found
+
+
+def _beside(stream: Row, lines: Sequence[Row], longest_us: int) -> Iterator[Row]:
+    """Yield the lines of a limiter to which a stream's line is compared: of the same span, or a steady line's time."""
+    first = bisect_left(lines, stream["start_us"] - longest_us, key=itemgetter("start_us"))
+    for line in lines[first : bisect_right(lines, stream["end_us"], key=itemgetter("start_us"))]:
+        is_same = (line["start_us"], line["end_us"]) == (stream["start_us"], stream["end_us"])
+        overlaps = stream["start_us"] < line["end_us"] and line["start_us"] < stream["end_us"]
+        if is_same or (overlaps and (stream["is_steady"] or line["steady"])):
+            yield line
+
+
+def _falsely_exempt(suspects: pa.Table) -> Iterator[DoubtFacts]:
+    """Yield, for each limit, the first line of a stream of its names that falsely says to be exempt."""
+    for limiter, lines in _by_limiter(suspects.filter(pc.equal(suspects["what"], "exempt"))).items():
+        first = min(lines, key=itemgetter("seq"))
+        said = (
+            f"a stream of {first['topic']} passed {first['passed_messages']} messages as exempt, "
+            "and the topic is none of Pulsar's own"
+        )
+        yield _doubt(limiter, "exempt", said, first, len(lines))
+
+
+def _doubt(limiter: Sequence[str], what: str, said: str, line: Row, times: int) -> DoubtFacts:
+    place = LinePlace(file=line["file"], seq=line["seq"], line=line["line"])
+    return DoubtFacts(
+        **dict(zip(LIMITER, limiter, strict=True)),
+        what=what,
+        said=said,
+        start=line["start"],
+        end=line["end"],
+        first_line=place,
+        last_line=place,
+        times=times,
     )
-    place = F.struct("file", "seq", "line")
-    times = (rfc3339(F.col(name)).alias(name) for name in ("start", "end"))
-    first = F.struct(text.alias("said"), *times, place.alias("first_line"), place.alias("last_line"))
-    each = named.join(limiters, on=list(LIMITER), how="left_semi").groupBy(*LIMITER)
-    doubts = each.agg(F.min_by(first, "seq").alias("first"), F.count("*").alias("times"))
-    return doubts.select(*LIMITER, F.lit("exempt").alias("what"), "first.*", "times")

@@ -4,8 +4,8 @@ Each task sums up its lines of streams by limit and span. These sums and the lin
 the limit, of all proxies, and judges it. So memory holds the lines of a part of all limits at a time.
 """
 
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
 from typing import Any
@@ -25,9 +25,10 @@ from compliance.figures.limits import (
     observed_facts,
     value_changes,
 )
-from compliance.figures.scopes import each
-from compliance.figures.sums import LINES, Grouping, decoded, encoded, large, waits, with_columns
+from compliance.figures.shards import figures_by_limit
+from compliance.figures.sums import Grouping, waits, with_columns
 from compliance.judging.account import judged
+from compliance.judging.bypasses import Suspicion
 from compliance.judging.clocks import Clocks, placed
 from compliance.judging.facts import Judged, LimiterFacts, moment
 from compliance.judging.fleets import FleetNotes, on_common_clock
@@ -39,7 +40,6 @@ Notes = Mapping[tuple[str, str], RunNotes]
 """Notes of runs; a run that is not in it has none."""
 _UNITS = BUCKETS[:2]
 _BY_TIME = [(name, "ascending") for name in (*LIMITER, "start_us", "seq")]
-_LIMIT = ("direction", "level", "name")
 MINUTES = Grouping(("tenant", "minute"), sums=("judged_s", "over_s", "waited_s", "short_s"))
 """The time of each tenant's limits in which promises were due, and broken; limits that span tenants have no tenant."""
 
@@ -49,123 +49,67 @@ def with_waits(lines: DataFrame) -> DataFrame:
     return lines.withColumn("throttled_ms", F.least("throttled_ms", "duration_ms"))
 
 
-class Shards(msgspec.Struct, frozen=True):
-    """The division of limits among tasks.
+@dataclass(frozen=True)
+class Judging:
+    """All that the judging needs beside the lines.
 
     Args:
-        number: The number of parts, each with the limits of some names.
-        most: Limits of which a part keeps the windows: the worst.
-    """
-
-    number: int
-    most: int
-
-
-def judge_all(
-    lines: DataFrame, clocks: Clocks, notes: Notes, fleets: FleetNotes, shards: Shards
-) -> dict[str, pa.Table]:
-    """Judge all limiters, and sum up what only all lines of a limit show.
-
-    Args:
-        lines: Of all kinds.
         clocks: As `clocks.clocks_of`.
         notes: Notes of the runs.
         fleets: Notes of members of fleets.
-        shards: The division among tasks.
-
-    Returns:
-        `judged` (`LIMITER`, `score`, `facts`: msgpack of `Judged`), `minutes`, and by their names the figures of
-        `figures.limits`.
+        suspicion: What shows streams that a limit does not count.
+        most: Limits of which a part of all keeps the results: the worst.
     """
-    columns = dict.fromkeys((*LIMIT_COLUMNS, *STREAM_COLUMNS))
-    both = lines.where(F.col("kind").isin("interval", "limit")).select(*columns)
-    parts = both.mapInArrow(_sharing(clocks, shards.number), "shard int, name string, part binary")
-    # One task each: the shards of few lines are one.
-    together = parts.repartition(1) if shards.number == 1 else parts.repartition(shards.number, "shard")
-    found = together.mapInArrow(_judging(dict(notes), fleets, shards.most), "name string, part binary").toArrow()
-    of: dict[str, list[pa.Table]] = {name: [table] for name, table in figures_of([_none()], {}, fleets, 0).items()}
-    for name, part in zip(found["name"].to_pylist(), found["part"], strict=True):
-        of[name].append(decoded(part.as_py()))
-    return {name: pa.concat_tables(tables) for name, tables in of.items()}
 
+    clocks: Clocks
+    notes: Notes
+    fleets: FleetNotes
+    suspicion: Suspicion
+    most: int
 
-def _none() -> dict[str, pa.Table]:
-    return parts_of(LINES.empty_table(), {})
+    def of(self, lines: DataFrame, shards: int) -> dict[str, pa.Table]:
+        """Judge all limiters, and sum up what only all lines of a limit show.
 
+        Args:
+            lines: Of all kinds.
+            shards: The number of parts in which limits are judged.
 
-def parts_of(lines: pa.Table, clocks: Clocks) -> dict[str, pa.Table]:
-    """Return what the judging needs of some lines: lines of limiters, and sums of lines of streams."""
-    on_axis = placed(with_columns(lines, throttled_ms=waits(lines)), clocks)
-    limits = on_axis.filter(pc.equal(lines["kind"], "limit")).select([*LIMIT_COLUMNS, "start_us", "end_us"])
-    streams = on_axis.filter(pc.equal(lines["kind"], "interval")).select([*STREAM_COLUMNS, "start_us", "end_us"])
-    return {"limits": limits, "streams": sums_of_lines(streams)}
+        Returns:
+            `judged` (`LIMITER`, `score`, `facts`: msgpack of `Judged`), `minutes`, `outside`, and by their names the
+            figures of `figures.limits`.
+        """
+        columns = dict.fromkeys((*LIMIT_COLUMNS, *STREAM_COLUMNS))
+        return figures_by_limit(lines, columns, self.parts, self.figures, shards)
 
+    def parts(self, lines: pa.Table) -> dict[str, pa.Table]:
+        """Return what the judging needs of some lines."""
+        on_axis = placed(with_columns(lines, throttled_ms=waits(lines)), self.clocks)
+        limits = on_axis.filter(pc.equal(lines["kind"], "limit")).select([*LIMIT_COLUMNS, "start_us", "end_us"])
+        streams = on_axis.filter(pc.equal(lines["kind"], "interval")).select([*STREAM_COLUMNS, "start_us", "end_us"])
+        return {"limits": limits, "streams": sums_of_lines(streams), "suspects": self.suspicion.suspects(streams)}
 
-def _sharing(clocks: Clocks, number: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for lines in large(batches):
-            for name, table in parts_of(lines, clocks).items():
-                shard = _shard(table, number)
-                rows = [(at, name, encoded(table.filter(pc.equal(shard, at)))) for at in pc.unique(shard).to_pylist()]
-                columns = zip(*rows, strict=True) if rows else ((), (), ())
-                types = (pa.int32(), pa.string(), pa.binary())
-                arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-                yield pa.RecordBatch.from_arrays(arrays, ["shard", "name", "part"])
-
-    return work
-
-
-def _shard(table: pa.Table, number: int) -> pa.Array:
-    """Return the part in which each row's limit is."""
-    names = pc.binary_join_element_wise(*(table[name] for name in _LIMIT), "\n")
-    return each(names, lambda limits: pa.array([_place(name) % number for name in limits.to_pylist()], pa.int32()))
-
-
-def _place(name: str) -> int:
-    return zlib.crc32(name.encode())
-
-
-def _judging(
-    notes: dict[tuple[str, str], RunNotes], fleets: FleetNotes, most: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        shards: dict[int, list[dict[str, pa.Table]]] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                shards.setdefault(row["shard"], []).append({row["name"]: decoded(row["part"])})
-        while shards:
-            _, parts = shards.popitem()
-            found = figures_of([_none(), *parts], notes, fleets, most)
-            values = [pa.array(found.keys()), pa.array(map(encoded, found.values()), pa.binary())]
-            yield pa.RecordBatch.from_arrays(values, ["name", "part"])
-
-    return work
-
-
-def figures_of(parts: list[dict[str, pa.Table]], notes: Notes, fleets: FleetNotes, most: int) -> dict[str, pa.Table]:
-    """Judge some limits, of which these are all lines, and return the figures of them."""
-    limits, streams = (
-        pa.concat_tables([part[name] for part in parts if name in part]) for name in ("limits", "streams")
-    )
-    limits = limits.combine_chunks()
-    facts, minutes = _judged(limits.sort_by(_BY_TIME), STREAMS_OF_LIMITS.of(streams).sort_by(_BY_TIME), notes)
-    limiters = limiter_facts(limits)
-    return {
-        "judged": worst(facts, limiters, most),
-        "minutes": MINUTES.of(minutes),
-        "limiters": limiters,
-        "values": value_changes(limits),
-        "episodes": episode_facts(limits),
-        "observed": observed_facts(limits),
-        "headroom": headroom_facts(on_common_clock(limits, fleets)),
-    }
+    def figures(self, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """Judge some limits, by what is needed of all their lines, and return the figures of them."""
+        limits = parts["limits"].sort_by(_BY_TIME)
+        facts, minutes = _judged(limits, STREAMS_OF_LIMITS.of(parts["streams"]).sort_by(_BY_TIME), self.notes)
+        limiters = limiter_facts(limits)
+        return {
+            "judged": worst(facts, limiters, self.most),
+            "minutes": MINUTES.of(minutes),
+            "outside": self.suspicion.confirmed(parts["suspects"], limits),
+            "limiters": limiters,
+            "values": value_changes(limits),
+            "episodes": episode_facts(limits),
+            "observed": observed_facts(limits),
+            "headroom": headroom_facts(on_common_clock(limits, self.fleets)),
+        }
 
 
 def worst(facts: pa.Table, limiters: pa.Table, most: int) -> pa.Table:
     """Return the results of the limits that come nearest to a violation, or are in one; then those waited on longest.
 
     Args:
-        facts: As `judge_all` returns them.
+        facts: As `Judging.of` returns them.
         limiters: As `limits.limiter_facts`.
         most: The most limits.
     """

@@ -20,7 +20,7 @@ STREAM_COLUMNS = tuple(
             *("direction", "tenant", "namespace", "topic", "producer_name", "subscription"),
             *SCOPED_BY,
             *(f"{name}_{unit}" for name in _OF_UNITS for unit in _UNITS),
-            *("offered_entries", "passed_entries", "throttled_ms", "held_since", "reason", "reason_name"),
+            *("offered_entries", "passed_entries", "throttled_ms", "held_since", "steady", "reason", "reason_name"),
             *("limit_levels", "limit_level", "limit_source", "limit_mode"),
         )
     )

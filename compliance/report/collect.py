@@ -1,10 +1,10 @@
 """Runs the sums of every section on Spark and returns plain values, never more than one machine can hold."""
 
-import contextlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -16,12 +16,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
 from compliance.figures import facts as figures
-from compliance.figures import impact, rates, traffic, trends, waiting, what_if
+from compliance.figures import rates, traffic, trends, what_if
 from compliance.figures.limits import LIMIT_KEY
+from compliance.figures.shards import figures_by_limit
 from compliance.figures.sums import Grouping, Sum, summed
+from compliance.figures.wanted import COLUMNS, Wanted, wanted_figures, wanted_lines
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts, quality
-from compliance.judging.bypasses import falsely_exempt, outsiders
+from compliance.judging.bypasses import LIMITED, Suspicion
 from compliance.judging.changes import Changed, changed
 from compliance.judging.clocks import CLOCK_SPANS, CLOCK_STEPS, Clocks, clocks_of, on_axis, step_facts, with_axis
 from compliance.judging.facts import AHEAD
@@ -37,7 +39,7 @@ from compliance.judging.fleets import (
     share_clocks,
     share_turns,
 )
-from compliance.judging.judge import MINUTES, Shards, judge_all, results_of, with_waits, worst_limits
+from compliance.judging.judge import MINUTES, Judging, results_of, with_waits, worst_limits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import RunId, run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
@@ -66,6 +68,7 @@ _SUMS: dict[str, Sum] = {
     "unknown": quality.UNKNOWN,
     "runs_of_files": quality.RUNS_OF_FILES,
     "sharing": SHARING,
+    "limited": LIMITED,
     "changes": trends.CHANGES,
     "pauses": traffic.PAUSES,
     "refusals": traffic.REFUSALS,
@@ -85,36 +88,48 @@ class Logs:
 
     Args:
         tables: What a job has kept.
-        limits: Lines of limiters, on the axis of `clocks.with_axis`.
-        intervals: Lines of streams, on the same axis.
-        shares: Lines of shares, on the same axis.
         sums: Sums over all lines, by their names in `_SUMS`.
         clocks: As `clocks.clocks_of`.
     """
 
     tables: LogTables
-    limits: DataFrame
-    intervals: DataFrame
-    shares: DataFrame
     sums: Mapping[str, pa.Table]
     clocks: Clocks
 
+    @classmethod
+    def of(cls, tables: LogTables) -> "Logs":
+        """Sum up the lines."""
+        sums = summed(tables.rows, _SUMS | {"after_gaps": quality.after_gaps(tables.gaps)})
+        return cls(tables, sums, clocks_of(sums["clock_spans"]))
 
-@contextlib.contextmanager
-def opened(tables: LogTables) -> Iterator[Logs]:
-    """Sums up the lines, and keeps in memory (or on disk, where it does not fit) what several sections read."""
-    rows = tables.rows
-    sums = summed(rows, _SUMS | {"after_gaps": quality.after_gaps(tables.gaps)})
-    clocks = clocks_of(sums["clock_spans"])
-    intervals, limits, shares = (
-        rows.where(F.col("kind") == kind).select(*_columns(kind)) for kind in ("interval", "limit", "share")
-    )
-    kept = [with_axis(with_waits(frame), clocks).persist() for frame in (intervals, limits)]
-    try:
-        yield Logs(tables, kept[1], kept[0], with_axis(shares, clocks), sums, clocks)
-    finally:
-        for frame in kept:
-            frame.unpersist()
+    @cached_property
+    def limits(self) -> DataFrame:
+        """Lines of limiters, on the axis of `clocks.with_axis`."""
+        return with_waits(self._of_kind("limit"))
+
+    @cached_property
+    def intervals(self) -> DataFrame:
+        """Lines of streams, on the same axis."""
+        return with_waits(self._of_kind("interval"))
+
+    @cached_property
+    def shares(self) -> DataFrame:
+        """Lines of shares, on the same axis."""
+        return self._of_kind("share")
+
+    def _of_kind(self, kind: str) -> DataFrame:
+        lines = self.tables.rows.where(F.col("kind") == kind).select(*_columns(kind))
+        return with_axis(lines, self.clocks)
+
+    @property
+    def shards(self) -> int:
+        """The number of parts in which limits are judged."""
+        lines = self.tables.lines
+        return min(2000, max(8, lines // FEW_LINES)) if lines > FEW_LINES else 1
+
+
+FEW_LINES = 100_000
+"""Lines of which one task makes the figures of limits."""
 
 
 def _columns(kind: str) -> dict[str, None]:
@@ -169,7 +184,8 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
         notes, gaps = notes_of_fleets(logs)
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("judging the limits")
-    judged = judge_all(logs.tables.rows, logs.clocks, _notes(logs), notes or FleetNotes(), shards_of(logs.tables.lines))
+    judging = Judging(logs.clocks, _notes(logs), notes or FleetNotes(), _suspicion(logs), MOST_LIMITS)
+    judged = judging.of(logs.tables.rows, logs.shards)
     tables |= found.judged(logs, judged, questions.objective)
     tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     on_step("adding up topics and days")
@@ -178,13 +194,11 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     subjects = charted(limiters, tables["topics"])
     own = list(pictures(limiters, tables["topics"]).values())
     on_step("drawing rates")
-    tables |= found.drawn(logs, subjects, own)
+    tables |= found.drawn(logs, limiters, subjects, own)
     if notes is not None:
         tables |= found.sums_drawn(logs, notes, sum_subjects(judge_fleets(_facts(tables))))
-    on_step("measuring waits, fairness and headroom")
+    on_step("measuring waits and headroom")
     tables |= found.measured(logs, judged, questions, notes)
-    tables |= found.shared(logs, shared_limits(limiters))
-    tables |= found.demanded(logs, wanted_limits(limiters))
     is_limited = any(limiter.containment != "no limit" for limiter in limiters)
     all_subjects = (
         sum(limiter.containment != "no limit" for limiter in limiters) if is_limited else len(tables["topics"])
@@ -279,15 +293,14 @@ class ReportTables:
 
         Args:
             logs: The lines.
-            judged: As `judge.judge_all`.
+            judged: As `judge.Judging.of`.
             objective: Share of time in which promises should be kept.
         """
         tables = self.limits(judged["judged"], judged["limiters"])
-        changes = [(*run_of(row), row["start_us"]) for row in on_axis(logs.sums["changes"], logs.clocks)]
-        broken = outsiders(logs.intervals, logs.limits, changes).unionByName(
-            falsely_exempt(logs.intervals, logs.limits)
+        broken = (
+            msgspec.msgpack.decode(doubt, type=facts.DoubtFacts) for doubt in judged["outside"]["facts"].to_pylist()
         )
-        tables["doubts"] += self.rows("doubts", broken, facts.DoubtFacts, "name")
+        tables["doubts"] += self.first("doubts", broken, attrgetter("name", *BOOT, "direction", "level", "what"))
         roles = {(one.proxy_id, one.direction, one.name) for one in tables["limiters"] if one.level == "role"}
         proofs = traffic.role_facts(logs.sums["roles"], roles)
         values = [msgspec.convert(row, figures.ChangeFacts) for row in judged["values"].to_pylist()]
@@ -320,7 +333,7 @@ class ReportTables:
         """Facts of all limiters, or of the worst ones.
 
         Args:
-            judged: Results, as `judge.judge_all`.
+            judged: Results, as `judge.Judging.of`.
             limiters: As `LimiterFacts`.
         """
         keys = [table.select(list(LIMIT_KEY)) for table in (judged, limiters)]
@@ -357,39 +370,45 @@ class ReportTables:
             "tenant_days": self.kept("tenant_days", tenant_days, figures.TenantDayFacts, by_tenant, MOST_USAGE),
         }
 
-    def drawn(self, logs: Logs, subjects: list[Subject], own: list[Subject]) -> _Tables:
-        """Rates of the charts' subjects, and of the tenants' own pages."""
-        limited = sorted({_key(subject) for subject in subjects if subject.proxy_id})
-        peaks = rates.peak_facts(logs.limits, local_frame(logs.limits.sparkSession, limited, _KEYS))
-        by = (*rates.LIMIT_KEY, "unit", "step_s")
-        facts_of_rates = self.rates(logs, list(dict.fromkeys((*subjects, *own))))
+    def drawn(self, logs: Logs, limiters: list[LimiterVerdict], subjects: list[Subject], own: list[Subject]) -> _Tables:
+        """Figures of some limits: rates of charts and of the tenants' own pages, shares of members, and demand.
+
+        Args:
+            logs: The lines.
+            limiters: The verdicts on all limits.
+            subjects: The subjects of charts.
+            own: Those of tenants' own pages.
+        """
+        spans = sorted({_span(subject) for subject in (*subjects, *own)})
+        wanted = Wanted(
+            limits=[span for span in spans if span[0]],
+            topics=[span for span in spans if not span[0]],
+            peaks=sorted({_key(subject) for subject in subjects if subject.proxy_id}),
+            shared=[
+                (*_key(limit), "bytes" if limit.limit_messages is None else "messages")
+                for limit in shared_limits(limiters)
+            ],
+            demands=[(*_key(limit), "" if limit.is_shared else limit.proxy_id) for limit in wanted_limits(limiters)],
+        )
+        if not any(msgspec.structs.astuple(wanted)):
+            return {}
+        parts_of, figures_of = partial(wanted_lines, wanted=wanted), partial(wanted_figures, wanted=wanted)
+        found = figures_by_limit(logs.tables.rows, COLUMNS, parts_of, figures_of, logs.shards)
+        most = MOST_STEPS * 3 * len(spans)
+        in_order = dict.fromkeys((*LIMIT_KEY, "step_s", "step"), "ascending")
+        rates = self.kept("rates", found["rates"], figures.RateFacts, in_order, most)
         of = {
             name: {(*_key(subject), subject.step_s) for subject in shown}
             for name, shown in (("rates", subjects), ("tenant_rates", own))
         }
+        by_unit = dict.fromkeys((*LIMIT_KEY, "unit", "step_s"), "ascending")
+        most_lacking = {"lacks": "descending", "name": "ascending", "member": "ascending"}
         return {
-            **{name: [row for row in facts_of_rates if (*_key(row), row.step_s) in keys] for name, keys in of.items()},
-            "peaks": self.rows("peaks", peaks, figures.PeakFacts, *by) if limited else [],
+            **{name: [row for row in rates if (*_key(row), row.step_s) in keys] for name, keys in of.items()},
+            "peaks": self.kept("peaks", found["peaks"], figures.PeakFacts, by_unit),
+            "fairness": self.kept("fairness", found["fairness"], figures.FairnessFacts, most_lacking),
+            "demands": self.kept("demands", found["demands"], figures.DemandFacts, {"name": "ascending"}),
         }
-
-    def rates(self, logs: Logs, subjects: list[Subject]) -> list[figures.RateFacts]:
-        """Rates of limits, and of topics without one."""
-        kinds = (
-            [subject for subject in subjects if subject.proxy_id],
-            [subject for subject in subjects if not subject.proxy_id],
-        )
-        order = (*rates.LIMIT_KEY, "step_s", "step")
-        facts_of_rates: list[figures.RateFacts] = []
-        for members in filter(None, kinds):
-            spans = local_frame(logs.limits.sparkSession, list(map(_span, members)), _KEYS | _SPAN)
-            levels = {subject.level for subject in members}
-            drawn = (
-                rates.limiter_rates(logs.limits, logs.intervals, spans, levels)
-                if members is kinds[0]
-                else rates.topic_rates(logs.intervals, spans)
-            )
-            facts_of_rates += self.rows("rates", drawn, figures.RateFacts, *order, most=MOST_STEPS * 3 * len(members))
-        return facts_of_rates
 
     def sums_drawn(self, logs: Logs, notes: FleetNotes, subjects: list[SumSubject]) -> _Tables:
         """Rates of what fleets passed together."""
@@ -455,34 +474,6 @@ class ReportTables:
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables
 
-    def shared(self, logs: Logs, limits: list[LimiterVerdict]) -> _Tables:
-        """Shares of the members of shared limits."""
-        if not limits:
-            return {}
-        units = [(*_key(limit), "bytes" if limit.limit_messages is None else "messages") for limit in limits]
-        wanted = local_frame(logs.limits.sparkSession, units, _KEYS | {"unit": "string"})
-        members = waiting.fairness_facts(logs.limits, logs.intervals, wanted, {limit.level for limit in limits})
-        order = (F.desc(F.col("fair") - F.col("got")), "name", "member")
-        return {"fairness": self.rows("fairness", members, figures.FairnessFacts, *order)}
-
-    def demanded(self, logs: Logs, limits: list[LimiterVerdict]) -> _Tables:
-        """Return the demand at limits that held or refused."""
-        if not limits:
-            return {}
-        owners = [(*_key(limit), "" if limit.is_shared else limit.proxy_id) for limit in limits]
-        wanted = local_frame(logs.limits.sparkSession, owners, _KEYS | {"owner": "string"})
-        demands = impact.demand_facts(logs.intervals, wanted, {limit.level for limit in limits})
-        return {"demands": self.rows("demands", demands, figures.DemandFacts, "name")}
-
-
-FEW_LINES = 100_000
-"""Lines that one task judges together."""
-
-
-def shards_of(lines: int) -> Shards:
-    """Return how many parts the limits of a log with this number of lines are judged in."""
-    return Shards(min(2000, max(8, lines // FEW_LINES)) if lines > FEW_LINES else 1, MOST_LIMITS)
-
 
 def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
     """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`; none that shared is left out."""
@@ -494,6 +485,13 @@ def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
     notes, gaps = fleet_notes(turns, lives, clocks, fleets)
     members = {*notes.fleets, *map(run_of, logs.sums["sharing"].to_pylist())}
     return replace(notes, fleets={run: notes.fleet(run) for run in members}), gaps
+
+
+def _suspicion(logs: Logs) -> Suspicion:
+    changes_us: defaultdict[RunId, list[int]] = defaultdict(list)
+    for row in on_axis(logs.sums["changes"], logs.clocks):
+        changes_us[run_of(row)].append(row["start_us"])
+    return Suspicion(logs.sums["limited"], {run: sorted(times) for run, times in changes_us.items()})
 
 
 def _notes(logs: Logs) -> dict[RunId, RunNotes]:

@@ -1,12 +1,12 @@
 import random
 from fractions import Fraction
 
+import pyarrow as pa
 import pytest
 
-from compliance.figures.waiting import fairness_facts, with_fair_share
-from tests.compliance.planted import PlantedLog, frame
-
-pytestmark = pytest.mark.spark
+from compliance.figures.wanted import Wanted, wanted_figures, wanted_lines, with_fair_share
+from tests.compliance.arrow import lines_of
+from tests.compliance.planted import PlantedLog
 
 
 def filled(capacity, wants):
@@ -22,19 +22,19 @@ def filled(capacity, wants):
     return got
 
 
-def test_shares_are_those_that_pouring_gives(spark):
+def test_shares_are_those_that_pouring_gives():
     chance = random.Random(7)
     groups = {}
     for group in range(30):
         wants = {f"m{number}": chance.randrange(1, 100) for number in range(chance.randrange(1, 8))}
         groups[group] = (chance.randrange(1, sum(wants.values()) + 1), wants)
     rows = [
-        (group, name, float(want), capacity / len(wants))
+        {"step": group, "member": name, "wanted": float(want), "got": capacity / len(wants)}
         for group, (capacity, wants) in groups.items()
         for name, want in wants.items()
     ]
-    members = spark.createDataFrame(rows, "step long, member string, wanted double, got double")
-    found = {(row.step, row.member): row.fair for row in with_fair_share(members, ["step"]).collect()}
+    members = with_fair_share(pa.Table.from_pylist(rows), ["step"]).to_pylist()
+    found = {(row["step"], row["member"]): row["fair"] for row in members}
     expected = {
         (group, name): part for group, (of, wants) in groups.items() for name, part in filled(of, wants).items()
     }
@@ -62,7 +62,7 @@ def of_a_group(name):
     return log
 
 
-def test_fair_shares_are_max_min_by_what_members_wanted(spark):
+def test_fair_shares_are_max_min_by_what_members_wanted():
     """Of limits of proxies of their own: one where hardly anybody waited is not compared, a group's is by namespace."""
     limits = [
         (contended("unfair", 90, 10, 500), ("namespace", "acme/orders")),
@@ -71,11 +71,11 @@ def test_fair_shares_are_max_min_by_what_members_wanted(spark):
         (of_a_group("group"), ("resource_group", "gold")),
     ]
     names = [(log.proxy_id, "publish", *limit, "messages") for log, limit in limits]
-    columns = "proxy_id string, direction string, level string, name string, unit string"
-    lines = [frame(spark, [log for log, _ in limits], kind) for kind in ("limit", "interval")]
-    rows = fairness_facts(lines[0], lines[1], spark.createDataFrame(names, columns)).collect()
+    wanted = Wanted(shared=names)
+    lines = wanted_lines(lines_of([log for log, _ in limits]), wanted)
+    rows = wanted_figures(lines, wanted)["fairness"].to_pylist()
     assert len(rows) == 6
-    assert {(row.proxy_id, row.member): (row.got, row.fair) for row in rows} == {
+    assert {(row["proxy_id"], row["member"]): (row["got"], row["fair"]) for row in rows} == {
         ("unfair", "persistent://acme/orders/a"): (5400, pytest.approx(3000)),
         ("unfair", "persistent://acme/orders/b"): (600, pytest.approx(3000)),
         ("content", "persistent://acme/orders/a"): (5400, pytest.approx(5400)),

@@ -3,12 +3,11 @@ import pytest
 
 from accesslog.record import upper_bound_ms
 from compliance.figures.facts import ImpactFacts
-from compliance.figures.impact import demand_facts
 from compliance.figures.limits import observed_facts
 from compliance.figures.traffic import CLIENT_WAITS, CLIENTS, LATE_BUCKET, impact_facts
-from compliance.session import local_frame
-from tests.compliance.arrow import limits_of, summed_of
-from tests.compliance.planted import TOPIC, PlantedLog, frame
+from compliance.figures.wanted import Wanted, wanted_figures, wanted_lines
+from tests.compliance.arrow import limits_of, lines_of, summed_of
+from tests.compliance.planted import TOPIC, PlantedLog
 
 LIMIT = {"reason": "topic", "reason_name": TOPIC}
 
@@ -48,17 +47,15 @@ def test_impact_is_summed_in_all_by_tenant_limit_and_client():
     assert of_limit.worst_at == by["acme", "topic", "late"].first
 
 
-@pytest.mark.spark
-def test_demand_is_what_came_in_the_fullest_half_minute(spark):
+def test_demand_is_what_came_in_the_fullest_half_minute():
     log = PlantedLog()
     for second in range(90):
         log.interval(10, offered=300 if 30 <= second < 60 else 10)
         log.beat()
     key = ("proxy-1", "publish", "topic", TOPIC)
-    names = dict.fromkeys(("proxy_id", "direction", "level", "name", "owner"), "string")
-    wanted = local_frame(spark, [(*key, "proxy-1")], names)
-    (row,) = demand_facts(frame(spark, [log], "interval"), wanted, ["topic"]).collect()
-    assert (row.proxy_id, row.messages_per_s, row.bytes_per_s) == ("proxy-1", 300.0, 30_000.0)
+    wanted = Wanted(demands=[(*key, "proxy-1")])
+    [row] = wanted_figures(wanted_lines(lines_of([log]), wanted), wanted)["demands"].to_pylist()
+    assert (row["proxy_id"], row["messages_per_s"], row["bytes_per_s"]) == ("proxy-1", 300.0, 30_000.0)
 
 
 def test_observed_limits_have_the_time_in_which_they_would_hold():

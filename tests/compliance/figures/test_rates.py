@@ -3,13 +3,9 @@ from itertools import groupby
 
 import pytest
 
-from compliance.figures.rates import limiter_rates, peak_facts, topic_rates
-from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, frame, topic_of
-
-pytestmark = pytest.mark.spark
-KEYS = "proxy_id string, direction string, level string, name string"
-SPAN = f"{KEYS}, step_s long, from_s double, to_s double"
-
+from compliance.figures.wanted import Wanted, wanted_figures, wanted_lines
+from tests.compliance.arrow import lines_of
+from tests.compliance.planted import BEGIN, TOPIC, PlantedLog, topic_of
 
 BEGUN = BEGIN.timestamp()
 
@@ -18,9 +14,16 @@ def named(proxy_id, **more):
     return PlantedLog(proxy_id, topic=topic_of(proxy_id), **more)
 
 
+def figures(logs, name, **wanted):
+    """Rows of figures, in order."""
+    of = Wanted(**wanted)
+    rows = wanted_figures(wanted_lines(lines_of(logs), of), of)[name].to_pylist()
+    return sorted(rows, key=lambda row: (row["name"], row.get("step")))
+
+
 def of_each(rows):
     """By the name of the limit or topic, its rows."""
-    return {name: list(own) for name, own in groupby(rows, key=lambda row: row.name)}
+    return {name: list(own) for name, own in groupby(rows, key=lambda row: row["name"])}
 
 
 def across_steps():
@@ -61,14 +64,13 @@ def unwanted():
     return log
 
 
-def test_topics_have_the_rates_of_the_steps_that_their_lines_touch(spark):
-    """Topics of one frame: a query costs seconds, whatever it reads. Each log's rows are compared whole."""
+def test_topics_have_the_rates_of_the_steps_that_their_lines_touch():
+    """Each log's rows are compared whole."""
     steps = {across_steps: 1, long_steps: 5, backwards: 1, stepped: 1, of_a_year: 1}
     logs = {made: made() for made in (*steps, unwanted)}
     names = [("", "publish", "topic", logs[made].topic, step_s, BEGUN, BEGUN + 1000) for made, step_s in steps.items()]
-    rows = topic_rates(frame(spark, logs.values(), "interval"), spark.createDataFrame(names, SPAN))
-    found = of_each(rows.orderBy("name", "step").collect())
-    rates = {made: [row.passed_messages for row in found.pop(log.topic, [])] for made, log in logs.items()}
+    found = of_each(figures(logs.values(), "rates", topics=names))
+    rates = {made: [row["passed_messages"] for row in found.pop(log.topic, [])] for made, log in logs.items()}
     assert found == {}
     # A line is spread over the steps that it touches; rates are per second, whatever the step.
     assert rates[across_steps] == pytest.approx([75, 25])
@@ -105,19 +107,18 @@ def ticking(name):
     return log
 
 
-def test_a_limit_has_its_own_account_and_what_its_streams_offered_in_the_wanted_time(spark):
+def test_a_limit_has_its_own_account_and_what_its_streams_offered_in_the_wanted_time():
     """Of one whose limit has lines, one whose limit has none and goes by its streams, and one longer than is wanted."""
     logs = [with_lines("with-lines"), without_lines("without-lines"), ticking("ticking")]
     names = [
         (log.proxy_id, "publish", "topic", log.topic, 1, BEGUN, BEGUN + seconds)
         for log, seconds in zip(logs, (1000, 1000, 4), strict=True)
     ]
-    lines, streams = frame(spark, logs, "limit"), frame(spark, logs, "interval")
-    rows = limiter_rates(lines, streams, spark.createDataFrame(names, SPAN)).orderBy("name", "step").collect()
+    rows = figures(logs, "rates", limits=names)
     values = ("offered_messages", "passed_messages", "limit_messages", "burst_messages")
     begun = int(BEGUN)
     assert {
-        name: [(row.step - begun, *(row[value] for value in values)) for row in own]
+        name: [(row["step"] - begun, *(row[value] for value in values)) for row in own]
         for name, own in of_each(rows).items()
     } == {
         topic_of("with-lines"): [(second, 160, 100, 100, 10) for second in range(2)],
@@ -126,13 +127,13 @@ def test_a_limit_has_its_own_account_and_what_its_streams_offered_in_the_wanted_
     }
 
 
-def test_the_highest_average_over_each_resolution_stands_beside_what_was_allowed(spark):
+def test_the_highest_average_over_each_resolution_stands_beside_what_was_allowed():
     log = PlantedLog()
     for second in range(20):
         log.tick(110 if second == 12 else 100)
-    names = spark.createDataFrame([("proxy-1", "publish", "topic", TOPIC)], KEYS)
-    peaks = {row.step_s: row for row in peak_facts(frame(spark, [log], "limit"), names).collect()}
-    assert (peaks[1].highest, peaks[1].allowed, peaks[1].at) == (110, 100 + 10 + 1, "2026-11-21T11:29:12.000000Z")
-    assert (peaks[10].highest, peaks[10].allowed) == (101, 100 + 1.1)
+    peaks = {row["step_s"]: row for row in figures([log], "peaks", peaks=[("proxy-1", "publish", "topic", TOPIC)])}
+    assert [peaks[1][name] for name in ("highest", "allowed")] == [110, 100 + 10 + 1]
+    assert peaks[1]["at"] == BEGIN + timedelta(seconds=12)
+    assert [peaks[10][name] for name in ("highest", "allowed")] == [101, 100 + 1.1]
     # The log is shorter than a minute: an average over all of it is the lower for it.
-    assert peaks[60].highest == pytest.approx(2010 / 60)
+    assert peaks[60]["highest"] == pytest.approx(2010 / 60)

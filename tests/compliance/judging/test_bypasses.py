@@ -1,19 +1,27 @@
 """A stream that says not to be under a limit that holds all of its name."""
 
-import pytest
+import msgspec
 
-from compliance.judging.bypasses import falsely_exempt, outsiders
-from compliance.judging.clocks import with_axis
-from tests.compliance.planted import TOPIC, PlantedLog, frame
+from compliance.judging.bypasses import LIMITED, Suspicion
+from compliance.judging.clocks import placed
+from compliance.judging.facts import DoubtFacts
+from compliance.judging.fleets import FleetNotes
+from compliance.judging.judge import Judging
+from tests.compliance.arrow import lines_of, summed_of
+from tests.compliance.planted import TOPIC, PlantedLog
 
-pytestmark = pytest.mark.spark
+
+def doubts(*logs, what):
+    suspicion = Suspicion(summed_of(LIMITED, *logs), {})
+    judging = Judging({}, {}, FleetNotes(), suspicion, 1000)
+    outside = judging.figures(judging.parts(lines_of(logs)))["outside"]["facts"].to_pylist()
+    all_doubts = [msgspec.msgpack.decode(doubt, type=DoubtFacts) for doubt in outside]
+    return [doubt for doubt in all_doubts if doubt.what == what]
 
 
-def found(spark, *logs):
-    """Sorted, of all proxies: a query costs seconds, whatever it reads."""
-    lines, limits = frame(spark, logs, "interval"), frame(spark, logs, "limit")
-    rows = outsiders(with_axis(lines, {}), with_axis(limits, {}), []).collect()
-    return sorted((row.proxy_id, row.level, row.name) for row in rows)
+def found(*logs):
+    """Sorted, of all proxies."""
+    return sorted((doubt.proxy_id, doubt.level, doubt.name) for doubt in doubts(*logs, what="outside"))
 
 
 def spans(proxy_id, level="topic", name=None, *, told="", direction="publish", **stream):
@@ -50,13 +58,13 @@ def steady(proxy_id, *, told):
     return log
 
 
-def test_steady_line_is_compared_with_lines_in_its_time(spark):
-    assert found(spark, steady("no topic", told="proxy"), steady("topic", told="topic")) == [
+def test_steady_line_is_compared_with_lines_in_its_time():
+    assert found(steady("no topic", told="proxy"), steady("topic", told="topic")) == [
         ("no topic", "topic", PlantedLog("a").topic)
     ]
 
 
-def test_whoever_publishes_under_a_name_is_under_its_limit(spark):
+def test_whoever_publishes_under_a_name_is_under_its_limit():
     """Consumers may be spared, and Pulsar's own topics are. A proxy for each name that is told, and that is not."""
     untold = [spans(f"no {level}", level, name, **stream) for level, name, stream in NAMES]
     told = [spans(level, level, name, told=f"tenant {level}", **stream) for level, name, stream in NAMES]
@@ -65,7 +73,7 @@ def test_whoever_publishes_under_a_name_is_under_its_limit(spark):
         spans("own", exempt=True, topic=OWN),
     ]
     accused = sorted((f"no {level}", level, name) for level, name, _ in NAMES)
-    assert found(spark, *untold, *told, *spared) == accused
+    assert found(*untold, *told, *spared) == accused
 
 
 def exempt(name, topic=TOPIC, **more):
@@ -77,7 +85,7 @@ def exempt(name, topic=TOPIC, **more):
     return log
 
 
-def test_only_pulsars_own_topics_are_exempt_whatever_lines_say(spark):
+def test_only_pulsars_own_topics_are_exempt_whatever_lines_say():
     own = [
         exempt("events", "persistent://acme/orders/__change_events-partition-0"),
         exempt("acknowledgements", "persistent://acme/orders/new-s__transaction_pending_ack"),
@@ -88,6 +96,16 @@ def test_only_pulsars_own_topics_are_exempt_whatever_lines_say(spark):
         exempt("like one", "persistent://acme/orders/__change_events_too"),
         exempt("not persistent", "non-persistent://acme/orders/__change_events"),
     ]
-    found = falsely_exempt(frame(spark, own + false, "interval"), frame(spark, own + false, "limit")).collect()
-    assert {(row.proxy_id, row.level) for row in found} == {(log.proxy_id, "namespace") for log in false}
+    found = doubts(*own, *false, what="exempt")
+    assert {(doubt.proxy_id, doubt.level) for doubt in found} == {(log.proxy_id, "namespace") for log in false}
     assert found[0].times == 5
+
+
+def test_a_span_with_a_change_names_the_limits_at_its_end_only():
+    log = spans("changed")
+    streams = placed(lines_of([log]), {})
+    changes_us = {
+        ("changed", "boot-1"): [streams["start_us"].to_pylist()[0] + second * 1_000_000 for second in range(3)]
+    }
+    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), changes_us), 1000)
+    assert len(judging.figures(judging.parts(lines_of([log])))["outside"]) == 0

@@ -3,9 +3,10 @@ import pytest
 from compliance.figures.facts import EpisodeFacts
 from compliance.figures.limits import episode_facts
 from compliance.figures.traffic import DAYS
+from compliance.judging.bypasses import LIMITED, Suspicion
 from compliance.judging.facts import UsageFacts
 from compliance.judging.fleets import FleetNotes
-from compliance.judging.judge import figures_of, parts_of
+from compliance.judging.judge import Judging
 from compliance.report.collect import ReportTables
 from tests.compliance.arrow import limits_of, lines_of, summed_of
 from tests.compliance.planted import PlantedLog
@@ -28,7 +29,8 @@ def test_of_too_many_limits_the_violated_ones_are_kept():
     for _ in range(3):
         log.limit(20, name="starved")
         log.second += 1
-    found = figures_of([parts_of(lines_of([log]), {})], {}, FleetNotes(), 2)
+    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}), 2)
+    found = judging.figures(judging.parts(lines_of([log])))
     assert {row["name"] for row in found["judged"].to_pylist()} == {"t3", "starved"}
     assert len(found["limiters"]) == 6
 

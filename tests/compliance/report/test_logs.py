@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.report.collect import opened
+from compliance.report.collect import Logs
 from compliance.tables import LogTables
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import PlantedLog, exact_log, frame
@@ -20,11 +20,11 @@ def test_each_kind_is_kept_with_its_own_columns(spark):
     log = exact_log(2)
     log.change()
     log.reject(3)
-    with opened(tables_of(spark, log)) as logs:
-        assert [frame.count() for frame in (logs.limits, logs.intervals, logs.shares)] == [2, 2, 0]
-        [change] = logs.sums["changes"].to_pylist()
-        assert (change["who"], change["seq"], logs.sums["refusals"]["rejected"].to_pylist()) == ("ann", 6, [3])
-        assert "burst_messages" not in logs.intervals.columns
+    logs = Logs.of(tables_of(spark, log))
+    assert [frame.count() for frame in (logs.limits, logs.intervals, logs.shares)] == [2, 2, 0]
+    [change] = logs.sums["changes"].to_pylist()
+    assert (change["who"], change["seq"], logs.sums["refusals"]["rejected"].to_pylist()) == ("ann", 6, [3])
+    assert "burst_messages" not in logs.intervals.columns
 
 
 def test_lines_have_their_place_on_an_axis_without_steps(spark):
@@ -32,7 +32,7 @@ def test_lines_have_their_place_on_an_axis_without_steps(spark):
     log.tick(1)
     log.ahead_s -= 30
     log.tick(1)
-    with opened(tables_of(spark, log)) as logs:
-        for frame_ in (logs.limits, logs.intervals):
-            (first, second) = frame_.orderBy("seq").collect()
-            assert (second.start_us, second.end_us - second.start_us) == (first.end_us, 1_000_000)
+    logs = Logs.of(tables_of(spark, log))
+    for frame_ in (logs.limits, logs.intervals):
+        (first, second) = frame_.orderBy("seq").collect()
+        assert (second.start_us, second.end_us - second.start_us) == (first.end_us, 1_000_000)
