@@ -34,16 +34,3 @@ def killed_when(is_time, driver, *, victim):
     wait_until(is_time, driver)
     os.kill(java_of(driver) if victim == "java" else driver.pid, signal.SIGKILL)
     return driver.communicate(timeout=LONGEST_S), driver.returncode
-
-
-def stopped_when(is_time, driver):
-    """Asks a run to end as soon as something is there; returns what it says, if it ends well."""
-    wait_until(is_time, driver)
-    driver.terminate()
-    return finished(driver)
-
-
-def finished(driver):
-    said, troubles = driver.communicate(timeout=LONGEST_S)
-    assert (driver.returncode, troubles) == (0, "")
-    return said

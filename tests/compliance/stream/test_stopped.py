@@ -12,10 +12,9 @@ from compliance.stream import run as stream
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import Progress
 from tests.compliance.planted import planted, write_file
-from tests.compliance.stream.job_process import start, stopped_when
 from tests.compliance.stream.recount import assert_all_there
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 FILES = 4
 BATCH_MIB = 1
 """No two of the files fit into one batch."""
@@ -57,8 +56,7 @@ def lines_in(out):
 
 def test_a_run_that_follows_ends_in_order_in_the_midst_of_a_batch_and_at_rest(spark, tmp_path, log, run_here):
     out = tmp_path / "out"
-    driver = start(out, "--access-log", log, "--batch-mib", BATCH_MIB, "--follow", "--every", "2")
-    stopped_when((out / "_work/checkpoint/offsets/1").exists, driver)
+    assert run_here((out / "_work/checkpoint/offsets/1").exists, follow=True)[::2] == (0, "")
     assert 1500 <= lines_in(out) < 6000
     code, said, troubles = run_here(lambda: lines_in(out) == 6000, follow=True)
     assert (code, "6,000 lines" in said, troubles) == (0, True, "")
