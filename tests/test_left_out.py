@@ -3,16 +3,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "2", "--dist", "loadgroup"]], ids=["in one", "in two"])
-def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(
-    processes: list[str], tmp_path: Path
-) -> None:
-    """Whoever reads only the end of `make test` learns that it was not the whole."""
+def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(tmp_path: Path) -> None:
+    """In two processes, as `make test`: its last lines show that it was not the whole."""
     (tmp_path / "tools").mkdir()
     env = {**os.environ, "PATH": str(tmp_path / "tools"), "SLUICE_CACHE": str(tmp_path / "cache"), "JAVA_HOME": ""}
     tests = [
@@ -20,7 +15,7 @@ def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(
         "tests/real/test_identity.py",
         "tests/real/test_fleets.py",
     ]  # the last on request
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *processes, *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "2", "--dist", "loadgroup", *tests]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     last_lines = done.stdout.strip().splitlines()[-3:]

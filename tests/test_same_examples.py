@@ -14,28 +14,32 @@ def test_what_is_tried(one):
 """
 
 
-def tried(folder: Path, *options: str, **env: str) -> list[str]:
-    """What a property of a new clone is tried with."""
-    (folder / "test_property.py").write_text(PROPERTY)
-    command = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "tests.examples", "-p", "no:cacheprovider"]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST"))}
-    done = subprocess.run(
-        [*command, "--rootdir", str(folder), "-c", os.devnull, *options, str(folder / "test_property.py")],
-        cwd=folder,
-        env={**kept, "PYTHONPATH": str(ROOT), **env},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [line for line in done.stdout.splitlines() if "[" in line]
+RUNS: dict[str, tuple[list[str], dict[str, str]]] = {
+    "same": ([], {}),
+    "in CI": ([], {"CI": "true"}),
+    "fuzz": (["--hypothesis-profile=fuzz"], {}),
+}
+"""Runs of a new clone: options of pytest, and variables of the environment."""
 
 
 def test_runs_try_the_same_examples_and_fuzz_others(tmp_path: Path) -> None:
-    same = tried(tmp_path)
-    assert tried(tmp_path, CI="true") == same != []
-    others = tried(tmp_path, "--hypothesis-profile=fuzz")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST"))}
+    kept |= {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    plugins = ["-p", "_hypothesis_pytestplugin", "-p", "tests.examples", "-p", "no:cacheprovider"]
+    started = {}
+    for name, (options, env) in RUNS.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "test_property.py").write_text(PROPERTY)
+        command = [sys.executable, "-m", "pytest", "-q", "-s", *plugins, "-c", os.devnull, "--rootdir", ".", *options]
+        started[name] = subprocess.Popen(command, cwd=folder, env=kept | env, stdout=subprocess.PIPE, text=True)
+    tried = {}
+    for name, run in started.items():
+        said, _ = run.communicate(timeout=60)
+        assert run.returncode == 0, said
+        tried[name] = [line for line in said.splitlines() if "[" in line]
+    same, others = tried["same"], tried["fuzz"]
+    assert tried["in CI"] == same != []
     assert len(others) == 1000
     assert [{line.split()[0] for line in lines} for lines in (same, others)] == [{"100"}, {"500"}]
     assert others[: len(same)] != same
