@@ -5,9 +5,10 @@ Shares no code and no formula with the job: it decides in steps of a millisecond
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fractions import Fraction
+from functools import cache
 
 from tests.compliance.planted import PlantedLog, topic_of, write_file
 
@@ -92,6 +93,13 @@ def _excess(window):
 
 
 def simulate(seed, largest_entry=1, change_at_ms=None):
+    """The lines of `simulated`, to be changed at will, and the index."""
+    lines, first_greedy = simulated(seed, largest_entry, change_at_ms)
+    return [replace(line) for line in lines], first_greedy
+
+
+@cache
+def simulated(seed, largest_entry, change_at_ms):
     """Seconds of a day in small: some random traffic, then thirty greedy seconds, then some more.
 
     Returns the lines and the index of the first one of the greedy phase.
@@ -170,11 +178,10 @@ def written(name, lines, *, clock_step=None, boot_id="boot-1", begin=None):
 
 
 def write_in_three(folder, log, *, without=()):
-    """Three files, but for the ones that got lost; returns how many lines each has."""
+    """Three files, but for the ones that got lost."""
     lines = log.encoded()
     third = len(lines) // 3
     parts = (lines[:third], lines[third : 2 * third], lines[2 * third :])
     for number, part in enumerate(parts):
         if number not in without:
             write_file(folder, f"{log.proxy_id}-{log.boot_id}-{number}.jsonl{'.zst' if number == 1 else ''}", part)
-    return [len(part) for part in parts]
