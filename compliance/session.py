@@ -27,6 +27,8 @@ SHUFFLE_PARTITIONS = 2
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Each query has its plan written out for the user interface.
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.metricsEnabled": "false",

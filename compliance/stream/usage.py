@@ -68,7 +68,7 @@ def _by_window(parts: DataFrame, table: str) -> DataFrame:
 # Texts of SQL: as columns of Python these would be a thousand calls to Java.
 _COUNTS = f"array({', '.join(f'sum(get(delay_hist, {bucket}))' for bucket in range(BUCKETS))}) AS counts"
 _LENGTH = "array_max(transform(counts, (count, place) -> if(count > 0, place + 1, 0)))"
-_WITHOUT_ZEROS_AT_END = f"transform(slice(counts, 1, {_LENGTH}), count -> coalesce(count, 0L)) AS delay_hist"
+_WITHOUT_ZEROS_AT_END = f"slice(counts, 1, {_LENGTH}) AS delay_hist"
 
 
 def refresh(spark: SparkSession, places: JobPlaces, ledger: Ledger) -> None:
