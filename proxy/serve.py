@@ -34,6 +34,7 @@ from proxy.admin.places import Places
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
+from proxy.checkup import Checkup
 from proxy.config.limits import Limits
 from proxy.config.model import NO_LIMITS, Config
 from proxy.counters import Counters
@@ -544,6 +545,25 @@ class Proxy:
             room=self._store.room,
         )
 
+    def _checkup(self) -> Checkup:
+        config = self.config
+        folders = {
+            "access_log.dir": config.access_log.dir,
+            "drain.state": config.drain.state,
+            "policies.store": None if config.policies.store is None else config.policies.store.parent,
+        }
+        return Checkup(
+            brokers=self.readiness.asked,
+            expiries=self._files.expiries,
+            states=self.states,
+            shortage=self.descriptors.shortage(),
+            connections=config.max_connections,
+            folders={key: folder for key, folder in folders.items() if folder is not None},
+            policies=self.engine.registry.policies,
+            slices=self.engine.slices,
+            clock=time.time,
+        )
+
     def _make_export(self) -> "OtlpExport | None":
         if self.config.otlp.url is None:
             return None
@@ -575,6 +595,7 @@ class Proxy:
             policy_topic=self.policy_topic,
             states=self.states,
             drain=self.drain,
+            checkup=self._checkup(),
         )
         places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._refused)
         app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, places))

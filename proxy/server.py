@@ -21,7 +21,7 @@ from proxy.slices import Work
 LISTENERS = 4
 """Duplicates of each listening socket. libuv accepts one connection per listener and loop turn. Four duplicates accept
 four, which makes connection storms cheaper; a lone connection costs three extra accept calls."""
-_BACKLOG = 4096
+BACKLOG = 4096
 """Most connections that wait to be accepted, if the system allows as many."""
 
 
@@ -124,7 +124,7 @@ class Server:
                     with contextlib.ExitStack() as unless_taken:
                         same = unless_taken.enter_context(socket.socket(fileno=os.dup(listening.fileno())))
                         loop = asyncio.get_running_loop()
-                        self._accepting.append(await loop.create_server(accept, sock=same, backlog=_BACKLOG))
+                        self._accepting.append(await loop.create_server(accept, sock=same, backlog=BACKLOG))
                         unless_taken.pop_all()
 
     def pause_accepting(self) -> None:
@@ -161,7 +161,7 @@ class Server:
                     socket.create_server(
                         address,
                         family=family,
-                        backlog=_BACKLOG,
+                        backlog=BACKLOG,
                         reuse_port=config.processes > 1,
                         dualstack_ipv6=takes_both,
                     )

@@ -22,6 +22,7 @@ from proxy.admin.places import Places
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
 from proxy.admin.routes.console import ConsoleRest
+from proxy.admin.routes.doctor import DoctorRest
 from proxy.admin.routes.drain import DrainRest
 from proxy.admin.routes.kicks import KickRest
 from proxy.admin.routes.limiters import LimiterRest
@@ -34,6 +35,7 @@ from proxy.admin.routes.streams import StreamRest
 from proxy.admin.shared_work import SharedWork, TooManyWaitError
 from proxy.brokers.dialing import write_to
 from proxy.brokers.targets import TargetRefusedError
+from proxy.checkup import Checkup
 from proxy.degraded import DegradedStates
 from proxy.drain import DrainService
 from proxy.fleet.policy_topic import PolicyTopic
@@ -104,10 +106,16 @@ class Readiness:
     async def _looked(self) -> None:
         await self._look.get()
 
-    async def _ask_all(self) -> bool:
-        for broker in self._engine.connector.rotation.brokers:
-            await self._problem_of(broker)
-        return True
+    async def asked(self) -> dict[str, str | None]:
+        """Ask every configured broker, unless that was done just now; returns the problem of each, None of a sound one.
+
+        Raises:
+            TooManyWaitError: If too many callers wait for the answers.
+        """
+        return await self._look.get()
+
+    async def _ask_all(self) -> dict[str, str | None]:
+        return {str(broker): await self._problem_of(broker) for broker in self._engine.connector.rotation.brokers}
 
     async def _problem(self) -> str:
         problems = []
@@ -190,6 +198,7 @@ class Parts:
         policy_topic: The topic by which the fleet's policies are changed, if they are.
         states: The degraded states.
         drain: Drains the process.
+        checkup: Examines the process.
     """
 
     service: PolicyService
@@ -201,6 +210,7 @@ class Parts:
     policy_topic: PolicyTopic | None = None
     states: DegradedStates | None = None
     drain: DrainService | None = None
+    checkup: Checkup | None = None
 
 
 def admin_app(
@@ -240,6 +250,7 @@ def admin_app(
             *OpenApiRest(parts.run.version).routes(),
             *StatusRest(parts.run, parts.reloader, lambda: _counts(engine)).routes(),
             *DrainRest(parts.drain).routes(),
+            *DoctorRest(parts.checkup).routes(),
             *KickRest(engine, parts.service).routes(),
             *FleetRest(parts.fleet, engine.slices, parts.policy_topic).routes(),
             *BlockRest(parts.blocks, engine.slices, lasts=parts.run.policies_file is not None).routes(),

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
 
 Streams = Annotated[
     bool,
-    typer.Option("--streams", help="Hold the producers and consumers of the proxy against those that the broker has."),
+    typer.Option(
+        "--streams", help="Compare the producers and consumers of the proxy with those that the broker has, instead."
+    ),
 ]
 BrokerAdminUrl = Annotated[
-    str, typer.Option(metavar="URL", help="The broker's web service, as http://broker:8080. Nothing is changed there.")
+    str,
+    typer.Option(
+        metavar="URL",
+        help="The broker's web service, as http://broker:8080, for --streams. Nothing is changed there.",
+    ),
 ]
 BrokerTokenFile = Annotated[
     Path | None,
@@ -43,13 +49,14 @@ Everywhere = Annotated[
 ]
 
 _COULD_NOT_LOOK = 2
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 @asks_proxy
 def doctor(  # noqa: PLR0913 - one for each option
     *,
     admin: AdminOptions,
-    broker_admin: BrokerAdminUrl,
+    broker_admin: BrokerAdminUrl = "",
     streams: Streams = False,
     broker_token_file: BrokerTokenFile = None,
     seen_from: SeenFrom = "",
@@ -57,10 +64,12 @@ def doctor(  # noqa: PLR0913 - one for each option
     everywhere: Everywhere = False,
     json: Json = False,
 ) -> None:
-    """List what a running proxy believes and its broker denies.
+    """Examine a running proxy; each finding has its remedy.
 
-    Exit code 0: there is none; 1: there are some; 2: proxy or broker could not be asked. The two are compared twice,
-    2 s apart: a difference that is there for a moment only is not listed.
+    It looks at brokers, certificates, degraded states, descriptors, kernel, disks and limits. With --streams it lists
+    the streams that differ between the proxy and its broker instead: the two are compared twice, 2 s apart, as a
+    difference may be there for a moment only. Exit code 0: no problem, no difference; 1: some; 2: proxy or broker
+    could not be asked.
     """
     import asyncio
 
@@ -70,7 +79,10 @@ def doctor(  # noqa: PLR0913 - one for each option
     from proxy.importing.result import ImportFailed
 
     if not streams:
-        raise typer.BadParameter("say what to look at: --streams")
+        _examine(admin, is_of_streams=bool(broker_admin or seen_from or tenant or everywhere), json=json)
+        return
+    if not broker_admin:
+        raise typer.BadParameter("--streams compares with a broker: name it with --broker-admin")
     options = Options("--broker-admin", "--broker-token-file")
     try:
         url, token, link = read_url(broker_admin, options), read_token(broker_token_file), AdminLink(admin)
@@ -84,6 +96,29 @@ def doctor(  # noqa: PLR0913 - one for each option
     else:
         _tell(looked, everywhere=everywhere)
     if looked.differences:
+        raise typer.Exit(1)
+
+
+def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool) -> None:
+    from proxy.cli.admin_link import AdminLink
+
+    if is_of_streams:
+        raise typer.BadParameter("what to compare is given without --streams: add it")
+    try:
+        shown = AdminLink(admin).get_json("/sluice/doctor")
+    except AdminLinkError as error:
+        _give_up([str(error)])
+    problems = sum(each["severity"] == "problem" for each in shown["findings"])
+    if json:
+        print_json(shown)
+    else:
+        for each in shown["findings"]:
+            typer.secho(f"{each['severity']:<8}", fg=_COLOURS[each["severity"]], nl=False)
+            typer.echo(f" {each['check']:<13}{printable(each['text'])}")
+            if each["remedy"]:
+                typer.echo(f"{'':22}to do: {printable(each['remedy'])}")
+        typer.echo(f"sluice: {problems} problems in {len(shown['findings'])} findings", err=True)
+    if problems:
         raise typer.Exit(1)
 
 

@@ -16,8 +16,10 @@ from proxy.admin.metrics import MetricsPage, SluiceCollector
 from proxy.admin.places import Places
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
+from proxy.checkup import Checkup
 from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters
+from proxy.degraded import DegradedStates
 from proxy.files import FileReader
 from proxy.observe.access_log import AccessLog
 from proxy.observe.log_lines import Writer
@@ -65,7 +67,20 @@ class Admin:
         self.reloader = Reloader(config, lambda: config, files, lambda _: _take, self.engine.counters)
         run = Run("p", "boot", 0, "0", None, None)
         self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
-        self.parts = Parts(self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder)
+        checkup = Checkup(
+            brokers=self.readiness.asked,
+            expiries=tuple,
+            states=DegradedStates(),
+            shortage=None,
+            connections=config.max_connections,
+            folders={},
+            policies=self.engine.registry.policies,
+            slices=self.engine.slices,
+            clock=self.clock,
+        )
+        self.parts = Parts(
+            self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder, checkup=checkup
+        )
         self.app = admin_app(self.engine, self.metrics, self.readiness, self.parts, guards)
         self.client = TestClient(TestServer(self.app))
 

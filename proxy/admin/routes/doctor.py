@@ -1,0 +1,64 @@
+"""`GET /sluice/doctor`: examine the running proxy; each finding has its remedy."""
+
+from datetime import UTC, datetime
+from typing import TypedDict
+
+from aiohttp import web
+
+from proxy.admin.handlers import described, explaining
+from proxy.admin.refusals import refusal
+from proxy.admin.shared_work import SharedWork, TooManyWaitError
+from proxy.checkup import Checkup, Finding, Severity
+
+_KEPT_S = 1.0
+
+
+class ShownFinding(TypedDict):
+    """The result of one check; `remedy` is empty where there is nothing to do."""
+
+    check: str
+    severity: Severity
+    text: str
+    remedy: str
+
+
+class Findings(TypedDict):
+    """All findings, problems first; `at` is the proxy's time."""
+
+    at: str
+    findings: list[ShownFinding]
+
+
+class DoctorRest:
+    """Serves the examination; all callers share one at a time.
+
+    Args:
+        checkup: Examines the process; None: there is none to examine.
+    """
+
+    def __init__(self, checkup: Checkup | None) -> None:
+        self._checkup = checkup
+        self._shared = SharedWork(self._examine, lambda _: _KEPT_S)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Return the route, for aiohttp."""
+        return [web.get("/sluice/doctor", explaining(self.examine))]
+
+    async def _examine(self) -> list[Finding]:
+        return [] if self._checkup is None else await self._checkup.findings()
+
+    @described({200: Findings}, refuses=(503,))
+    async def examine(self, _request: web.Request) -> web.StreamResponse:
+        """Examine the process: brokers, certificates, degraded states, descriptors, kernel, disks, limits."""
+        try:
+            found = await self._shared.get()
+        except TooManyWaitError:
+            return refusal(503, "too many wait for the examination already: try again")
+        answer: Findings = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "findings": [
+                {"check": each.check, "severity": each.severity, "text": each.text, "remedy": each.remedy}
+                for each in found
+            ],
+        }
+        return web.json_response(answer)
