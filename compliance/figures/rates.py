@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from compliance.figures.limits import LIMIT_KEY, MOST_STEPS_A_LINE
 from compliance.figures.scopes import HASHED, LEVEL_WORDS, LIMITED, PARTITION
 from compliance.schema import OBSERVED, STEP_S, seconds
 from limiter import levels as limiting
@@ -80,15 +81,10 @@ def of_limiters(interval_lines: DataFrame, limiters: DataFrame, levels: Collecti
     return scoped(interval_lines, levels).drop(*columns).join(F.broadcast(limiters), on=keys, how="inner")
 
 
-LIMIT_KEY = ("proxy_id", "direction", "level", "name")
 _LIMITS = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes")
 _FLOWS = ("messages", "bytes")
 _WHOLE = {"limit": "shared", "burst": "shared_burst"}
 """Columns of a limit, and their counterparts for the whole fleet in the lines of its members."""
-MOST_STEPS_A_LINE = 3600
-"""Steps of a chart in which one line counts, at most; a line in more steps counts in its first and last one."""
-RESOLUTIONS_S = (1, 10, 60, 300, 3600)
-"""Lengths of the steps over which the highest averages are reported."""
 
 
 def spread(lines: DataFrame, names: tuple[str, ...]) -> DataFrame:

@@ -14,7 +14,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from compliance.figures.rates import LIMIT_KEY, scoped, spread, whole_limit
+from compliance.figures.limits import LIMIT_KEY
+from compliance.figures.rates import scoped, spread, whole_limit
 from compliance.figures.scopes import LEVEL_WORDS, SCOPED_BY
 from compliance.schema import OBSERVED, rfc3339, seconds
 from compliance.session import local_frame

@@ -146,7 +146,7 @@ MOST_IMPACTS = 5_000
 MOST_LISTED = 1_000
 """Rows of every other table that come out of Spark: the worst rows."""
 
-_KEYS = dict.fromkeys(rates.LIMIT_KEY, "string")
+_KEYS = dict.fromkeys(LIMIT_KEY, "string")
 _SPAN = {"step_s": "long", "from_s": "double", "to_s": "double"}
 
 T = TypeVar("T")
@@ -415,11 +415,11 @@ class ReportTables:
         if not subjects:
             return {}
         rows_of_spans = [(subject.fleet, *_span(subject)[1:]) for subject in subjects]
-        keys = dict.fromkeys(("fleet", *rates.LIMIT_KEY[1:]), "string")
+        keys = dict.fromkeys(("fleet", *LIMIT_KEY[1:]), "string")
         spans = local_frame(logs.limits.sparkSession, rows_of_spans, keys | _SPAN)
         used, streams = in_fleets(logs.limits, notes), of_members(logs.intervals, notes)
         drawn = rates.fleet_rates(used, streams, spans, {subject.level for subject in subjects})
-        order = ("fleet", *rates.LIMIT_KEY, "step_s", "step")
+        order = ("fleet", *LIMIT_KEY, "step_s", "step")
         most = MOST_STEPS * 3 * len(subjects)
         return {"fleet_rates": self.rows("fleet_rates", drawn, figures.FleetRateFacts, *order, most=most)}
 
