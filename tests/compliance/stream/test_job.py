@@ -50,16 +50,17 @@ def test_batches_are_of_a_size(spark, tmp_path):
 
 
 def test_following_takes_in_files_as_they_come(spark, tmp_path):
-    write_file(tmp_path / "log", "a.jsonl", planted("follow", 5).encoded())
+    """The log is empty at first."""
+    (tmp_path / "log").mkdir()
     told: list[Summary] = []
     run = JobRun(spark, job_of(tmp_path, with_usage=True), told.append)
     query = run.start(follow=True)
     assert query is not None
     try:
-        query.processAllAvailable()
-        write_file(tmp_path / "log", "b.jsonl", planted("follow-later", 7).encoded())
-        run.look()
-        query.processAllAvailable()
+        for name, seconds in (("a", 5), ("b", 7)):
+            write_file(tmp_path / "log", f"{name}.jsonl", planted(f"follow-{name}", seconds).encoded())
+            run.look()
+            query.processAllAvailable()
     finally:
         query.stop()
     assert sorted({summary.lines for summary in told}) == [15, 36]
