@@ -167,7 +167,8 @@ def test_what_a_client_leaves_behind_comes_to_the_others(played: Performance[Act
     for index, name in zip(act.indexes, act.by, strict=True):
         takers[index].append(name)
     twice = [names for names in takers.values() if len(names) > 1]
-    assert all(len(names) == 2 and names[0] != staying and names[1] == staying for names in twice)
+    # In whatever order: the thread of the one that leaves may note its last message late.
+    assert [names for names in twice if sorted(name == staying for name in names) != [False, True]] == []
     ((taken, confirmed),) = act.confirmed
     last = max(place for place, name in enumerate(act.by) if name != staying)
     assert len(twice) <= max(taken, last + 1) - confirmed
