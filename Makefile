@@ -20,10 +20,10 @@ env: ## Make the environment in .venv (all versions pinned by hash)
 demo: env ## The whole job end to end in a minute or two (BROKER=real: a real Pulsar; HOLD=1: the console stays open)
 	$(BIN)/python -m demo --broker $(BROKER) $(if $(HOLD),--hold)
 
-check: env ## Format, lint, types, imports, unit and conversation tests (three minutes)
+check: env ## Format, lint, types, imports, unit and conversation tests (two to three minutes)
 	@tools/tests static quick
 
-test: ## Everything that CI checks (a quarter of an hour)
+test: ## Everything that CI checks (twelve minutes)
 	@tools/tests all
 
 static: env ## Format, lint, types and imports
