@@ -327,8 +327,12 @@ def _description(series: Series, unit: str) -> str:
 
 
 def _inline(svg: str) -> str:
-    """The picture without the prolog of a file and its fixed size, in the colours of the page."""
+    """The picture without the prolog of a file and its fixed size, in the colours of the page.
+
+    Its groups lose their names, which each picture has: an id is for one element of a page.
+    """
     head, rest = svg[svg.index("<svg") :].split(">", 1)
+    rest = re.sub(r'<g id="[^"]*"', "<g", rest)
     drawn = re.sub(r'(?<=[ "])(#[0-9a-f]{6})\b', lambda found: _variable(found[1]), rest)
     return re.sub(r' (width|height)="[^"]*"', "", head) + ">" + drawn
 

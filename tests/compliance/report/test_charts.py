@@ -1,3 +1,4 @@
+import re
 import xml.etree.ElementTree as ET
 from datetime import UTC, datetime
 
@@ -115,3 +116,10 @@ def test_colours_of_a_picture_are_those_of_the_page():
     (chart,) = charts([rate(1), rate(2)])
     assert "var(--passed)" in chart.svg
     assert "#ffffff" not in chart.svg
+
+
+def test_no_id_is_in_two_charts():
+    drawn = list(charts([rate(1), rate(1, name="another")]))
+    ids = [found for chart in drawn for found in re.findall(r'\bid="([^"]*)"', chart.svg)]
+    assert len(drawn) == 2
+    assert len(ids) == len(set(ids)) > 0
