@@ -186,7 +186,9 @@ class UnreachableLimits:
 
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
-        self._found: dict[tuple[str, str, str, str], str] = {}
+        self._found = set[tuple[str, str, str, str]]()
+        self._texts: list[str] = []
+        """Of the first ones that were found."""
 
     def looking(self) -> Iterator[None]:
         """Look at each limit of a topic and of a namespace, a unit of work in each step."""
@@ -200,25 +202,30 @@ class UnreachableLimits:
 
     def findings(self) -> list[Finding]:
         """Return a finding for each limit, up to `MOST_LISTED`."""
-        texts = list(self._found.values())
         remedy = "lower it, or raise the wider one; `sluice explain TOPIC` shows all that hold for a topic"
-        found = [Finding("limits", "warning", text, remedy) for text in texts[:MOST_LISTED]]
-        if len(texts) > MOST_LISTED:
-            found.append(Finding("limits", "warning", f"{len(texts) - MOST_LISTED} further limits like these", remedy))
+        found = [Finding("limits", "warning", text, remedy) for text in self._texts]
+        if others := len(self._found) - len(self._texts):
+            found.append(Finding("limits", "warning", f"{others} further limits like these", remedy))
         return found or [Finding("limits", "ok", "no limit is above one of a wider level")]
 
     def _compare(self, limits: tuple[InForce, ...]) -> None:
         for place, inner in enumerate(limits):
             for outer in limits[:place]:
-                for unit, rate, bound in _rates(inner.limit, outer.limit):
-                    if rate > bound and outer.limit.mode != "observe":
-                        scope = inner.scope
-                        key = (scope.direction, scope.level, scope.name, unit)
-                        self._found.setdefault(
-                            key,
-                            f"{scope.direction} limit of {_words(inner)}, {rate:g} {unit}/s, is above that of "
-                            f"{_words(outer)}, {bound:g} {unit}/s",
-                        )
+                if outer.limit.mode != "observe":
+                    self._compare_two(inner, outer)
+
+    def _compare_two(self, inner: InForce, outer: InForce) -> None:
+        scope = inner.scope
+        for unit, rate, bound in _rates(inner.limit, outer.limit):
+            key = scope.direction, scope.level, scope.name, unit
+            if rate <= bound or key in self._found:
+                continue
+            self._found.add(key)
+            if len(self._texts) < MOST_LISTED:
+                self._texts.append(
+                    f"{scope.direction} limit of {_words(inner)}, {rate:g} {unit}/s, is above that of "
+                    f"{_words(outer)}, {bound:g} {unit}/s"
+                )
 
 
 def _rates(inner: Limit, outer: Limit) -> Iterator[tuple[str, float, float]]:

@@ -1,4 +1,4 @@
-"""What passed, waited and was refused: of topics, tenants, clients, and of the limits that they waited on.
+"""Passed, waiting and refused messages of topics, tenants, clients, and of the limits that they waited on.
 
 The access log attributes the waits of a line to one limit, its `reason`. Sums by tenant are of all lines.
 """

@@ -33,7 +33,10 @@ MODES = {"enforce": "holds", "reject": "refuses", "observe": "only observed"}
 
 
 class Impact(Struct, frozen=True, kw_only=True):
-    """What one tenant, or one client at a limit, asked for and got. A text is empty where the row is of all."""
+    """The demand of one tenant, or of one client at a limit, and its part that was served.
+
+    A text is empty where the row is of all.
+    """
 
     direction: str
     tenant: str

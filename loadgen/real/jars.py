@@ -113,7 +113,7 @@ def find_java() -> str | None:
     home = os.environ.get("JAVA_HOME", "")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
-    return java if java and int(_version(java)[2]) >= OLDEST_JAVA else None
+    return java if java and _version(java)[1] >= OLDEST_JAVA else None
 
 
 def require_java() -> str:
@@ -152,21 +152,20 @@ def java_command(java: str, lib: Path, options: list[str], main_class: str, clas
 
 
 def class_archive(java: str, lib: Path) -> Path:
-    """Where this Java's archive of the classes in `lib` is, if there is one; an empty file: this Java makes none."""
-    return lib.parent / f"classes-{_version(java)[1]}.jsa"
+    """Return the place of this Java's archive of the classes in `lib`; an empty file: this Java makes none."""
+    return lib.parent / f"classes-{_version(java)[0]}.jsa"
 
 
 @cache
-def _version(java: str) -> re.Match[str]:
-    """The version that a Java gives, and its first number; 0 if it gives none."""
+def _version(java: str) -> tuple[str, int]:
+    """Return the version that a Java gives, and its first number; 0 if it gives none."""
     try:
         # Java answers on stderr.
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr  # noqa: S603 -- the user's own java
     except (OSError, subprocess.TimeoutExpired):
         answer = ""
-    found = _JAVA_VERSION.search(answer) or _JAVA_VERSION.search('version "0"')
-    assert found
-    return found
+    found = _JAVA_VERSION.search(answer)
+    return (found[1], int(found[2])) if found else ("0", 0)
 
 
 _GOAL = "dependency:copy-dependencies"

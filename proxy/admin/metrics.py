@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple, TypeVar, get_args
 
@@ -63,6 +64,16 @@ _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] =
         lambda t: t.would_exceed_messages,
     ),
 )
+
+
+class ExportOutcome(StrEnum):
+    """The outcome of an export, counted on `/metrics`."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    """The collector answered with another status than 200."""
+    UNREACHABLE = "unreachable"
+    """The collector cannot be reached, does not answer in time, or the token cannot be read."""
 
 
 class _OfCounters(NamedTuple):
@@ -245,7 +256,7 @@ OF_COUNTERS = (
         "sluice_otlp_exports",
         "Exports of these metrics to a collector (`otlp`), by the outcome",
         ("outcome",),
-        ("done", "refused", "unreachable"),
+        ExportOutcome,
     ),
     _OfCounters(
         "sluice_fields_left_out",

@@ -6,8 +6,8 @@ https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetric
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 
 import aiohttp
 import structlog
@@ -21,7 +21,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric as OtlpMetric
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-from proxy.admin.metrics import SAMPLES_IN_A_UNIT, SluiceCollector
+from proxy.admin.metrics import SAMPLES_IN_A_UNIT, ExportOutcome, SluiceCollector
 from proxy.config.sections import Otlp
 from proxy.counters import Counters
 from proxy.files import token_in
@@ -32,16 +32,6 @@ PATH = "/v1/metrics"
 MOST_POINTS = 512
 """Data points of one request, from which on the next one begins: encoding as many takes about a millisecond."""
 _UNITS = {"seconds": "s", "bytes": "By"}
-
-
-class ExportOutcome(StrEnum):
-    """The outcome of an export, counted on `/metrics`."""
-
-    DONE = "done"
-    REFUSED = "refused"
-    """The collector answered with another status than 200."""
-    UNREACHABLE = "unreachable"
-    """The collector cannot be reached, does not answer in time, or the token cannot be read."""
 
 
 class ExportError(Exception):
@@ -177,7 +167,7 @@ def _encode(part: Metric, metric: OtlpMetric, span: tuple[int, int]) -> None:
     metric.unit = _UNITS.get(part.name.rpartition("_")[2], "")
     if part.type == "histogram":
         metric.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
-        for labels, samples in _by_labels(part.samples):
+        for labels, samples in groupby(part.samples, key=_shared_labels):
             _fill_histogram(metric.histogram.data_points.add(), samples, span)
             _name(metric.histogram.data_points[-1], labels)
         return
@@ -199,22 +189,12 @@ def _name(point: NumberDataPoint | HistogramDataPoint, labels: Mapping[str, str]
         point.attributes.add(key=key).value.string_value = value
 
 
-def _by_labels(samples: list[Sample]) -> Iterator[tuple[dict[str, str], list[Sample]]]:
-    """Yield the samples of each histogram, which are beside each other, with the labels that they share."""
-    shared: dict[str, str] | None = None
-    of_one: list[Sample] = []
-    for sample in samples:
-        labels = {key: value for key, value in sample.labels.items() if key != "le"}
-        if labels != shared and shared is not None:
-            yield shared, of_one
-            of_one = []
-        shared = labels
-        of_one.append(sample)
-    if shared is not None:
-        yield shared, of_one
+def _shared_labels(sample: Sample) -> dict[str, str]:
+    """Return the labels that all samples of one histogram have."""
+    return {key: value for key, value in sample.labels.items() if key != "le"}
 
 
-def _fill_histogram(point: HistogramDataPoint, samples: list[Sample], span: tuple[int, int]) -> None:
+def _fill_histogram(point: HistogramDataPoint, samples: Iterable[Sample], span: tuple[int, int]) -> None:
     point.start_time_unix_nano, point.time_unix_nano = span
     below = 0
     for sample in samples:

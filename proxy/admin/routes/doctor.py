@@ -1,7 +1,7 @@
 """`GET /sluice/doctor`: examine the running proxy; each finding has its remedy."""
 
 from datetime import UTC, datetime
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from aiohttp import web
 
@@ -56,9 +56,6 @@ class DoctorRest:
             return refusal(503, "too many wait for the examination already: try again")
         answer: Findings = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "findings": [
-                {"check": each.check, "severity": each.severity, "text": each.text, "remedy": each.remedy}
-                for each in found
-            ],
+            "findings": cast("list[ShownFinding]", [each._asdict() for each in found]),
         }
         return web.json_response(answer)

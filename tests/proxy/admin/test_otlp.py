@@ -16,10 +16,11 @@ from proxy.admin.metrics import SluiceCollector
 from proxy.admin.otlp import MOST_POINTS, encoding
 from proxy.config.model import Config, ConfigError
 from proxy.observe.totals import DirectionTotals
-from proxy.serve import ConfigSource, Proxy
+from proxy.serve import Proxy
 from proxy.start_check import StartCheck
 from tests.proxy.admin.test_metrics import collector, scrape
 from tests.proxy.conversation import World, publisher
+from tests.proxy.test_serve import given
 from tests.proxy.wire import TOPIC, sends
 from tests.waiting import until
 
@@ -105,17 +106,14 @@ class Receiver:
         return web.Response(status=self.status, text="too many")
 
 
-def given(otlp: dict[str, Any]) -> ConfigSource:
-    values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": "pulsar://127.0.0.1:1", "otlp": otlp}
-    return ConfigSource(None, lambda: Config.model_validate(values))
-
-
 @asynccontextmanager
 async def exporting(receiver: Receiver, **more: Any) -> AsyncIterator[Proxy]:
     app = web.Application()
     app.router.add_post("/v1/metrics", receiver.take)
     async with TestServer(app) as server:
-        proxy = Proxy(given({"url": f"http://127.0.0.1:{server.port}", "interval": "1s", **more}))
+        proxy = Proxy(
+            given("127.0.0.1:1", more={"otlp": {"url": f"http://127.0.0.1:{server.port}", "interval": "1s", **more}})
+        )
         await proxy.start()
         try:
             yield proxy
@@ -164,7 +162,7 @@ async def test_token_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 async def test_authorities_that_cannot_be_used_keep_it_from_starting(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     ca.write_text("no PEM")
-    source = given({"url": "https://127.0.0.1:4318", "ca": str(ca)})
+    source = given("127.0.0.1:1", more={"otlp": {"url": "https://127.0.0.1:4318", "ca": str(ca)}})
     assert any("otlp.ca" in each for each in StartCheck.of(source.read()).problems)
     with pytest.raises(ConfigError, match=r"otlp\.ca"):
         Proxy(source)
