@@ -25,12 +25,13 @@ import structlog
 
 from limiter.levels import SHARED_BY_PROCESSES
 from protocol.endpoint import Endpoint
+from proxy.assembly import ConfigSource
 from proxy.config.model import Config, ConfigError, ConfigFiles, load_config
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
-from proxy.runtime import Tasks
-from proxy.serve import ConfigSource, StartError, run
+from proxy.runtime import StartError, Tasks
+from proxy.serve import run
 from proxy.server import serves_both
 from proxy.service_manager import ServiceManager
 

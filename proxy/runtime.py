@@ -43,6 +43,10 @@ if _TRIM is not None:
     _TRIM.argtypes = (ctypes.c_size_t,)
 
 
+class StartError(Exception):
+    """The proxy cannot start; the text says why."""
+
+
 def is_compiled() -> bool:
     """Return whether the hot modules run as machine code."""
     return not str(protocol.scanner.__file__).endswith(".py")

@@ -13,10 +13,10 @@ import msgspec
 import uvloop
 from rich.console import Console
 
+from proxy.assembly import ConfigSource, Proxy
 from proxy.cli.policy_tables import explanation
 from proxy.config.model import load_config
 from proxy.config.reference import reference
-from proxy.serve import ConfigSource, Proxy
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, name_of, producer, sends
 

@@ -9,8 +9,9 @@ import yaml
 from typer.testing import CliRunner
 
 import proxy.serve
+from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import Config, ConfigError, load_config
-from proxy.serve import ConfigSource, Proxy, StartError
+from proxy.runtime import StartError
 from sluice.cli import app
 from tests.proxy.odd_files import ODD
 

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.assembly import ConfigSource
 from proxy.config.model import Config, ConfigError
 from proxy.policies.store import Store
-from proxy.serve import ConfigSource, StartError, _serve
+from proxy.runtime import StartError
+from proxy.serve import _serve
 from tests.waiting import PATIENCE_S
 
 

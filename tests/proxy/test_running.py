@@ -16,10 +16,11 @@ import pytest
 import structlog
 
 from proxy import serve
+from proxy.assembly import ConfigSource
 from proxy.config.model import NO_LIMITS, Config, load_config
 from proxy.policies.store import StoreError
 from proxy.reload import Outcome, Reloader
-from proxy.serve import ConfigSource, _serve
+from proxy.serve import _serve
 from tests.proxy.odd_files import bound_socket, fifo, folder, link_loop, sparse
 from tests.waiting import PATIENCE_S
 

@@ -24,13 +24,14 @@ from limiter.policies import Value
 from limiter.restart import FirstBalances
 from limiter.token_bucket import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
+from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import Config, ConfigFiles, load_config
 from proxy.identity.authenticator import ClientAuthenticator
 from proxy.identity.evidence import Identity
 from proxy.limit_state import LimitState
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal, rate_key
-from proxy.serve import ConfigSource, Proxy, StartError
+from proxy.runtime import StartError
 from proxy.start_check import StartCheck
 from tests.access_log_files import content_of
 from tests.proxy.certificates import Authority
@@ -178,7 +179,7 @@ def test_start_names_what_its_end_loses(tmp_path: Path) -> None:
     kept = {"drain": {"state": tmp_path}, "policies": {"store": tmp_path / "p.db"}}
     for more, expected in (({}, lost), (kept, []), ({"fleet": {"name": "front"}}, lost[:1])):
         proxy = Proxy(given("127.0.0.1:1", more=more))
-        assert proxy.lost_at_end() == expected
+        assert proxy.kept.lost_at_end() == expected
 
 
 async def test_without_a_folder_lines_are_counted_and_kept_nowhere() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import NO_LIMITS, Config, load_config
 from proxy.policies.store import Store
-from proxy.serve import ConfigSource, Proxy, StartError
+from proxy.runtime import StartError
 from proxy.start_check import StartCheck
 from sluice.cli import app
 from tests.proxy.identity.test_passwords import HASHES

@@ -14,9 +14,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.otlp import MOST_POINTS, encoding
+from proxy.assembly import Proxy
 from proxy.config.model import Config, ConfigError
 from proxy.observe.totals import DirectionTotals
-from proxy.serve import Proxy
 from proxy.start_check import StartCheck
 from tests.proxy.admin.test_metrics import collector, scrape
 from tests.proxy.conversation import World, publisher

@@ -1,0 +1,563 @@
+"""The parts of a running `sluice serve`: put together, started, and stopped in order."""
+
+import asyncio
+import importlib.metadata
+import os
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from fleet.messages import WrittenLimits
+from limiter.policies import LimitTally, Policies
+from proxy.addresses import Addresses
+from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
+from proxy.admin.auth import Authenticator
+from proxy.admin.forwarding.fleet_namespace import FleetNamespace, may_make_namespaces
+from proxy.admin.forwarding.forwarder import Forwarder
+from proxy.admin.listener import Connections, Listener, RequestLimits
+from proxy.admin.metrics import MetricsPage, SluiceCollector
+from proxy.admin.places import Places
+from proxy.admin.refusals import RefusalLog
+from proxy.admin.routes.status import Run
+from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
+from proxy.checkup import Checkup
+from proxy.config.limits import Limits
+from proxy.config.model import Config
+from proxy.counters import Counters
+from proxy.credential_files import CredentialFiles
+from proxy.degraded import DegradedStates
+from proxy.descriptors import DescriptorShares, limit_in_force
+from proxy.drain import DrainService
+from proxy.fleet.configured_link import link_of, own_auth
+from proxy.fleet.policy_topic import PolicyTopic
+from proxy.fleet.service import FleetService
+from proxy.kept_state import KeptState
+from proxy.limit_sharing import LimitSharing
+from proxy.observe.access_log import AccessLog, open_access_log
+from proxy.observe.intervals import Intervals
+from proxy.observe.log_lines import AddressKeyError
+from proxy.observe.log_writer import LogTrouble
+from proxy.observe.totals import NamespaceTotals
+from proxy.policies.bodies import BodyError
+from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
+from proxy.policies.keys import PolicyKind, Principal
+from proxy.policies.layers import FilePolicies, file_policies
+from proxy.policies.service import Around, PolicyService
+from proxy.policies.store import StoreError
+from proxy.reload import Reloader, fingerprints
+from proxy.runtime import StartError, Tasks
+from proxy.server import Server, Sockets
+from proxy.service_manager import ServiceManager
+from proxy.session.engine import Engine
+from proxy.session.events import SessionLog
+from proxy.slices import Work
+from proxy.takeover import Door, Handovers, SocketLink, Successor, TakeoverError
+
+if TYPE_CHECKING:
+    from proxy.admin.otlp import OtlpExport
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSource:
+    """The source of the configuration.
+
+    Args:
+        file: The file in it, if there is one.
+        read: Reads it. Raises ConfigError.
+        members: The number of members of the fleet, if its members are the processes of one parent; else 0.
+        reread: Reads it while it is in force, see `ConfigFiles.reread`; None: as `read` does.
+    """
+
+    file: Path | None
+    read: Callable[[], Config]
+    members: int = 0
+    reread: Callable[[], Config] | None = None
+
+
+class Proxy:
+    """The parts of a running `sluice serve`.
+
+    Args:
+        source: The source of the configuration, which is read at once.
+        successor: The takeover of the process before; None: there is none.
+
+    Raises:
+        StartError: If the access log's folder cannot be made, or the policy store or `drain.state` not be used.
+        ConfigError: If a file of tokens, certificates or keys cannot be used.
+
+    Attributes:
+        read_files: Files whose changes are a reason to read the configuration again, as they were before it was read.
+        config: The configuration without its limits, which the service keeps.
+        ended: Set when this process is to end.
+        handovers: Lets the next process take over; None where that is not possible.
+        metrics_address: `host:port` of the address that serves metrics alone; None without one.
+    """
+
+    def __init__(  # noqa: PLR0915 - the parts, one after the other
+        self, source: ConfigSource, successor: Successor | None = None
+    ) -> None:
+        self.read_files = fingerprints([source.file] if source.file else [])
+        config = source.read()
+        self.read_files |= fingerprints(_files_of(config))
+        self.config = config.model_copy(update={"limits": Limits()})
+        self._names_limits = "limits" in config.model_fields_set
+        self.metrics_address: str | None = None
+        self._source = source
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop in which the proxy serves; None before `start` and after `stop`."""
+        self._tasks, self._ends = Tasks(), Tasks()
+        self._successor = successor
+        self.ended = asyncio.Event()
+        self.handovers: Handovers | None = None
+        if may_be_taken_over(config) and config.drain.state is not None:
+            door = Door(config.drain.state, config.proxy_id)
+            self.handovers = Handovers(door, partial(Handed, self, ServiceManager(os.environ)))
+        counters = Counters()
+        self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
+        self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
+        self._forwarder = Forwarder.of(config, counters, self._refused)
+        self.totals = NamespaceTotals()
+        self.descriptors = _share_descriptors(config, counters)
+        self.access = _open_access_log(config, self._on_log_trouble)
+        with ExitStack() as unless_made:  # without the log's end, the next run would take this one for killed
+            unless_made.callback(self.access.close)
+            self._changes = ChangeLog(self.access)
+            policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
+            self.fleet = self._make_fleet(policies)
+            self.kept = KeptState(config, self.access.boot_id, counters, is_takeover=successor is not None)
+            unless_made.callback(self.kept.leave_balances, [])
+            self.engine = Engine(
+                self.descriptors.within(self.config),
+                policies,
+                counters,
+                shared_limits=None if self.fleet is None else self.fleet.shared,
+                siblings=None if self.fleet is None else self.fleet.brokers,
+                bound_of_clients=self.descriptors.bound_of_clients(self.config),
+                first=self.kept.first_balances,
+            )
+            self.sharing = LimitSharing(self.engine)
+            self.intervals = Intervals(
+                self.access,
+                self.totals,
+                (config.access_log.interval, config.access_log.steady_interval),
+                self.engine,
+            )
+            self._link = None if self.fleet is None else link_of(self.config, self.engine)
+            kept_blocks = KeptBlocks(self.engine.blocklist)
+            self.service = self._open_policies(_file_policies(config), kept_blocks)
+            self._blocks = BlockDesk(self.service, kept_blocks)
+            is_of_one_proxy = source.members > 0 and config.policies.topic is None
+            self.policy_topic = _policy_topic(self.config, self.engine, self.service, is_of_one_proxy=is_of_one_proxy)
+            self._files = CredentialFiles(
+                self.engine.tls,
+                self.authenticator,
+                self._forwarder.broker if self._forwarder else None,
+                self.engine.identity,
+            )
+            self.reloader = Reloader(
+                self.config,
+                source.reread or source.read,
+                self._files.readers(),
+                self._prepare,
+                counters,
+                on_files=self._files.on_read,
+                on_outcome=self._look_at_states,
+                measure=partial(self.engine.slices.measure, Work.FILES),
+            )
+            self.states = DegradedStates(
+                watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
+                announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
+            )
+            self._export = self._make_export()
+            self.server = Server(
+                self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
+            )
+            self.addresses = Addresses(self.server, {} if successor is None else successor.sockets)
+            self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
+            self.readiness = Readiness(self.engine, self.drain)
+            unless_made.pop_all()
+
+    def _make_fleet(self, policies: Policies) -> FleetService | None:
+        """Make the proxy's part in its fleet; it measures its work by the engine, which is made later and needs it."""
+        if self.config.fleet is None:
+            return None
+        return FleetService(
+            self.config.fleet,
+            self.config.proxy_id,
+            on_share=self.access.share,
+            written=partial(_written_limits, policies),
+            measure=lambda: self.engine.slices.measure(Work.FLEET),
+            members=self._source.members,
+        )
+
+    def _open_policies(self, file: FilePolicies, blocks: KeptBlocks) -> PolicyService:
+        around = Around(
+            before=self.intervals.change,
+            after=self.engine.policies_changed,
+            changed=self._changes.changed,
+            handlers={PolicyKind.BLOCK: blocks},
+            ready=self.intervals.lines_written,
+            on_degraded=self._look_at_states,
+        )
+        try:
+            return PolicyService(self.engine.registry.policies, file, self.kept.store, around)
+        except (StoreError, BodyError) as error:
+            raise StartError(str(error)) from None
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Whether no limit is in force, and the configuration does not say that this is meant."""
+        return not self._names_limits and self.engine.registry.policies.is_empty
+
+    async def start(self) -> tuple[str, str]:
+        """Listen on all addresses; returns those for clients and for the admin REST.
+
+        Raises:
+            StartError: If one cannot be had.
+        """
+        self.intervals.start()
+        await self._forget_needless()
+        admin = await self._bind_admin()
+        listen = await self.addresses.bind_for_clients()
+        if self._successor is not None:
+            await self._begin_after(self._successor)
+        if self.handovers is not None:
+            self.handovers.listen()
+        self.addresses.accept_callers()
+        if self.fleet is not None and self._link is not None:
+            await self.fleet.start(self._link)
+            self._keep_namespace(self.fleet)
+        if self.policy_topic is not None:
+            await self.policy_topic.start()
+        await self.server.accept()
+        self.kept.serve()
+        self.readiness.is_accepting = True
+        self.engine.slices.heartbeat.start()
+        self._files.log.start()
+        self._loop = asyncio.get_running_loop()
+        self.states.look()
+        if self._successor is not None:
+            self._tasks.start(self._share_until_alone(self._successor), "share limits with the process before")
+        elif self.handovers is not None:
+            self.handovers.start()
+        return listen, admin
+
+    async def _begin_after(self, successor: Successor) -> None:
+        """Wait until this process may serve; it has nothing of any limit then, and asks the one before."""
+        self._refuse_if_ended()
+        try:
+            await successor.ready()
+        except TakeoverError as error:
+            raise StartError(f"takeover: {error}") from None
+        self._refuse_if_ended()
+        if successor.is_alone:
+            self.engine.registry.first.empty_at(self.engine.clock())
+        else:
+            self.sharing.begin(successor.link, has_all=False)
+
+    def _refuse_if_ended(self) -> None:
+        if self.drain.cause:
+            raise StartError("takeover: this process was ended before it served; the running one goes on")
+
+    async def _share_until_alone(self, successor: Successor) -> None:
+        """Share limits until the process before has ended; then the next one may take over."""
+        await successor.serves()
+        await self.sharing.end()
+        structlog.get_logger().info("takeover is over: the process before has ended")
+        if self.handovers is not None:
+            self.handovers.start()
+
+    def end_after_drain(self) -> None:
+        """End this process as soon as its drain is over."""
+        self._ends.start(self._end_after_drain(), "end after the drain")
+
+    async def _end_after_drain(self) -> None:
+        await self.drain.over()
+        self.ended.set()
+
+    async def serve_again(self) -> None:
+        """Serve as before the drain: no other process has the sockets any more."""
+        self._ends.cancel()
+        self.drain.cancel()
+        await self.addresses.accept_again()
+
+    async def stop(self) -> None:
+        """End sessions, then the log, then the admin address."""
+        self.readiness.is_accepting = False
+        self.engine.slices.heartbeat.stop()
+        self._files.log.stop()
+        self._loop = None
+        self.states.stop()
+        self.drain.stop()
+        await self.server.stop(self.config.linger)
+        if self.fleet is not None:
+            await self.fleet.stop()
+        if self.policy_topic is not None:
+            await self.policy_topic.stop()
+        self.intervals.stop()
+        await self.sharing.leave()
+        is_replaced = self.handovers is not None and self.handovers.is_under_way
+        if not is_replaced and not self.sharing.is_on:
+            await asyncio.to_thread(self.kept.leave_balances, list(self.engine.registry.limiters.values()))
+        is_whole = await asyncio.to_thread(self.access.close)
+        troubles = [str(state.reason) for state in self.access.degraded()]
+        if troubles or not is_whole:
+            structlog.get_logger().error(
+                "access log: the disk did not take the last lines; the next run will say so", error="; ".join(troubles)
+            )
+        await self.addresses.stop_callers()
+        self._tasks.cancel()
+        self._ends.cancel()
+        await self.service.close()
+        if self.handovers is not None:
+            self.handovers.stop()
+
+    def _keep_namespace(self, fleet: FleetService) -> None:
+        if self._forwarder is not None and may_make_namespaces(self.config):
+            link = fleet.link
+            keeper = FleetNamespace(
+                fleet.config.namespace, self._forwarder.broker, lambda: link is not None and link.finds_nothing
+            )
+            self._tasks.start(keeper.keep(), "make the fleet's namespace")
+
+    def _look_at_states(self) -> None:
+        self.states.look()
+
+    def _on_log_trouble(self, _trouble: LogTrouble, _error: str | None) -> None:
+        """Called in either thread: have the loop look at the degraded states."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._look_at_states)
+
+    def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
+        file, blocks = _file_policies(config), config.blocks
+        rules = [block.rule() for block in blocks]
+
+        def compare(before: FilePolicies) -> FileDifference:
+            return difference(FileContent(before, self.reloader.config.blocks), FileContent(file, blocks))
+
+        async def take(who: Principal) -> bool:
+            blocks_changed = False
+
+            def take_blocks(changed: FileDifference, at: tuple[int, int]) -> None:
+                nonlocal blocks_changed
+                self._changes.reloaded(changed, who, at)
+                if changed.removed:
+                    named = ", ".join((*changed.removed_names, "…")[: changed.removed])
+                    structlog.get_logger().warning(
+                        f"limits removed from {self._source.file}: {changed.removed}: {named}"
+                    )
+                blocks_changed = self.engine.blocklist.reload(rules)
+                self._tasks.start(self._forget_needless(), "forget lifted blocks that the file does not have")
+
+            return await self.service.take_file(file, compare, take_blocks) or blocks_changed
+
+        return take
+
+    async def _forget_needless(self) -> None:
+        try:
+            await self._blocks.forget_needless()
+        except StoreError as error:
+            structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
+
+    def _collector(self) -> SluiceCollector:
+        return SluiceCollector(
+            self.engine,
+            self.totals,
+            self.access,
+            self.intervals.settling,
+            self._files.expiries,
+            fleet=self.fleet,
+            policy_topic=self.policy_topic,
+            states=self.states,
+            room=self.kept.store.room,
+        )
+
+    def _checkup(self) -> Checkup:
+        config = self.config
+        folders = {
+            "access_log.dir": config.access_log.dir,
+            "drain.state": config.drain.state,
+            "policies.store": None if config.policies.store is None else config.policies.store.parent,
+        }
+        return Checkup(
+            brokers=self.readiness.asked,
+            expiries=self._files.expiries,
+            states=self.states,
+            shortage=self.descriptors.shortage(),
+            connections=config.max_connections,
+            folders={key: folder for key, folder in folders.items() if folder is not None},
+            policies=self.engine.registry.policies,
+            slices=self.engine.slices,
+            clock=time.time,
+        )
+
+    def _make_export(self) -> "OtlpExport | None":
+        if self.config.otlp.url is None:
+            return None
+        from proxy.admin.otlp import OtlpExport  # noqa: PLC0415 - its messages take a megabyte
+
+        return OtlpExport(
+            self.config.otlp,
+            self._collector(),
+            self.engine.slices,
+            self.engine.counters,
+            resource={
+                "service.name": "sluice",
+                "service.instance.id": self.config.proxy_id,
+                "service.version": self._run().version,
+            },
+        )
+
+    async def _bind_admin(self) -> str:
+        config, slices = self.config, self.engine.slices
+        metrics = MetricsPage(self._collector(), slices)
+        bounds = RequestLimits(config.admin_access, self._refused, self.engine.clock)
+        parts = Parts(
+            self.service,
+            self._blocks,
+            self._run(),
+            self.reloader,
+            forwarder=self._forwarder,
+            fleet=self.fleet,
+            policy_topic=self.policy_topic,
+            states=self.states,
+            drain=self.drain,
+            checkup=self._checkup(),
+        )
+        places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._refused)
+        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, places))
+        if self._export is not None:
+            self._tasks.start(self._export.run(), "export metrics by OTLP")
+        if config.metrics is not None:
+            pages = metrics_app(self.engine, metrics, self.readiness, parts, bounds)
+            listener = Listener(pages, self._connections(), keep_alive=config.keep_alive)
+            self.metrics_address = await self.addresses.bind("metrics", listener, config.metrics)
+        listener = Listener(app, self._connections(), self.authenticator.context, config.keep_alive)
+        return await self.addresses.bind("admin", listener, config.admin)
+
+    def _run(self) -> Run:
+        file, store = self._source.file, self.config.policies.store
+        return Run(
+            proxy_id=self.config.proxy_id,
+            boot_id=self.access.boot_id,
+            started_ns=time.time_ns(),
+            version=importlib.metadata.version("pulsar-sluice"),
+            config_file=str(file) if file else None,
+            policies_file=str(store) if store else None,
+        )
+
+    def _connections(self) -> Connections:
+        access = self.config.admin_access
+        return Connections(self.descriptors.admin, access.request_timeout, self._refused, self.engine.slices)
+
+
+def _files_of(config: Config) -> list[Path]:
+    """Return the files of tokens, certificates, keys and authorities, which are read again when they change."""
+    access, broker_tls = config.admin_access, config.broker_tls
+    listeners = [each for each in (config.tls, access.tls) if each is not None]
+    of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
+    of_brokers = (broker_tls.ca, broker_tls.certificate, broker_tls.key)
+    of_brokers_admin = config.admin_forward.ca  # its token is read for each request
+    named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files())
+    return [file for file in named if file is not None]
+
+
+def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:
+    shares = DescriptorShares.of(config, limit_in_force())
+    counters.descriptors |= {"limit": shares.limit, "needed": shares.needed, "clients": 2 * shares.clients}
+    return shares
+
+
+def _policy_topic(
+    config: Config, engine: Engine, service: PolicyService, *, is_of_one_proxy: bool
+) -> PolicyTopic | None:
+    if config.policy_topic is None:
+        return None
+    auth = own_auth(config.fleet, engine)
+    return PolicyTopic(
+        config.policy_topic,
+        config.broker,
+        engine.dialer,
+        auth,
+        config.proxy_id,
+        service,
+        is_of_one_proxy=is_of_one_proxy,
+    )
+
+
+def _file_policies(config: Config) -> FilePolicies:
+    return file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
+
+
+def _written_limits(policies: Policies) -> WrittenLimits:
+    tally = policies.tally
+    assert tally is not None, "policies of a fleet's member have a tally"
+    return WrittenLimits(tally.digest, tally.total)
+
+
+def _open_access_log(config: Config, on_trouble: Callable[[LogTrouble, str | None], None]) -> AccessLog:
+    section = config.access_log
+    try:
+        return open_access_log(section, config.proxy_id, on_trouble, config.fleet.name if config.fleet else "")
+    except AddressKeyError as error:
+        raise StartError(f"access_log.address_key: {error}") from None
+    except OSError as error:
+        raise StartError(f"access_log.dir: {section.dir}: {error.strerror}") from None
+
+
+def may_be_taken_over(config: Config) -> bool:
+    """Return whether a process may be taken over: a fleet, and `processes: N`, would see two members of one name."""
+    return config.fleet is None and config.processes == 1
+
+
+class Handed:
+    """The parts of a process that the next one takes, see `Predecessor` in `proxy/takeover.py`.
+
+    Args:
+        proxy: This process.
+        manager: The manager of its service.
+        process: The id of the next process.
+        link: The connection to it.
+    """
+
+    def __init__(self, proxy: Proxy, manager: ServiceManager, process: int, link: SocketLink) -> None:
+        self._proxy = proxy
+        self._manager = manager
+        self._process = process
+        self._link = link
+        self._is_given = False
+
+    async def lend(self) -> Sockets:
+        """Lend the policy store; return the listening sockets."""
+        await self._proxy.kept.lend()
+        return self._proxy.addresses.sockets()
+
+    async def give(self) -> None:
+        """Accept no more, and share all limits."""
+        self._is_given = True
+        self._proxy.addresses.pause()
+        self._proxy.sharing.begin(self._link, has_all=True)
+
+    async def take_back(self) -> None:
+        """Undo `lend`, `give` and `leave`."""
+        if self._is_given:
+            await self._proxy.sharing.end()
+            await self._proxy.serve_again()
+        await self._proxy.kept.take_back()
+
+    def leave(self) -> None:
+        """Have all clients leave, and end then."""
+        self._manager.replaced(self._process)
+        self._proxy.drain.begin("takeover", is_replaced=True)
+        self._proxy.end_after_drain()
+
+    async def release(self) -> None:
+        """Listen no more, and have each limit whole."""
+        self._proxy.addresses.leave()
+        await self._proxy.sharing.end()

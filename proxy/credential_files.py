@@ -1,0 +1,57 @@
+"""The files of certificates, keys and tokens, which are read again when they change."""
+
+import structlog
+
+from proxy.admin.auth import Authenticator
+from proxy.admin.forwarding.broker import BrokerAdmin
+from proxy.files import FileReader
+from proxy.identity.evidence import Verifier
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
+
+
+class CredentialFiles:
+    """The files of certificates, keys and tokens that the parts of a proxy read, and the certificates in force.
+
+    Args:
+        tls: The TLS contexts for clients and brokers.
+        authenticator: Authenticates callers of the admin address.
+        broker_admin: The client of the brokers' admin address, if requests are forwarded there.
+        identity: Verifies clients; None where brokers do.
+
+    Attributes:
+        log: Warns of certificates that expire soon.
+    """
+
+    def __init__(
+        self,
+        tls: Certificates,
+        authenticator: Authenticator,
+        broker_admin: BrokerAdmin | None,
+        identity: Verifier | None,
+    ) -> None:
+        self._tls = tls
+        self._authenticator = authenticator
+        self._broker_admin = broker_admin
+        self._identity = identity
+        self._in_force = frozenset(self.expiries())
+        self.log = ExpiryLog(self.expiries)
+        tls.warn()
+
+    def expiries(self) -> tuple[Expiry, ...]:
+        """Return the expiries of the certificates in force."""
+        of_forwarding = self._broker_admin.expiries() if self._broker_admin else ()
+        return *self._tls.expiries(), *self._authenticator.expiries(), *of_forwarding
+
+    def readers(self) -> list[FileReader]:
+        """Return the readers of all files."""
+        owners = (self._tls, self._authenticator, self._identity, self._broker_admin)
+        return [reader for owner in owners if owner is not None for reader in owner.readers()]
+
+    def on_read(self) -> None:
+        """Log the certificates that have come into force, now that the files were read again."""
+        before, self._in_force = self._in_force, frozenset(self.expiries())
+        for expiry in self.expiries():
+            if expiry not in before:
+                structlog.get_logger().info("certificate taken for new connections", certificate=str(expiry))
+        self._tls.warn()
+        self.log.report()
