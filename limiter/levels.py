@@ -141,12 +141,14 @@ class ClientPart(Part):
         field: The field of `Client`.
         meaning: The meaning of its value, for people.
         directions: Directions whose streams have it.
+        is_of_topic: Whether the tenant of a topic may ask about it.
     """
 
     word: str
     field: str
     meaning: str
     directions: "tuple[About, ...]" = ("publish", "dispatch")
+    is_of_topic: bool = False
 
 
 TENANT = Part(of=lambda identity: identity.topic.tenant, columns=("tenant",), names=PatternValues)
@@ -169,6 +171,7 @@ SUBSCRIPTION = ClientPart(
     field="subscription",
     meaning="Subscription of a consumer",
     directions=("dispatch",),
+    is_of_topic=True,
 )
 PRODUCER = ClientPart(
     of=lambda identity: identity.client.producer_name,
@@ -178,6 +181,7 @@ PRODUCER = ClientPart(
     field="producer_name",
     meaning="Name of a producer",
     directions=("publish",),
+    is_of_topic=True,
 )
 ROLE = ClientPart(
     of=lambda identity: identity.client.role,
@@ -263,14 +267,19 @@ class SettingRecord:
         """True if all names are patterns, and the source of a limit does not tell a pattern's value from a name's."""
         return self.names not in {NamedValues, PatternValues}
 
+    @property
+    def may_have_forms(self) -> bool:
+        """True if names may be patterns with `*`, of few forms; see `limiter.names.PatternValues`."""
+        return issubclass(self.names, PatternValues)
+
     def is_pattern(self, name: str) -> bool:
         """Return whether a name is a pattern with `*`, for several names of streams."""
-        return issubclass(self.names, PatternValues) and is_pattern(name)
+        return self.may_have_forms and is_pattern(name)
 
     @property
     def pattern_source(self) -> str:
         """The source of limits whose value is that of a pattern with `*`."""
-        return f"pattern {self.source}" if issubclass(self.names, PatternValues) else self.source
+        return f"pattern {self.source}" if self.may_have_forms else self.source
 
     def is_each(self, name: str) -> bool:
         """Return whether a name is for all names without a value of their own."""
@@ -349,6 +358,17 @@ class Level:
     def is_of_one_topic(self) -> bool:
         """True if each limit is of one topic, and so may be relative to the topic's publish rate."""
         return TOPIC in self.limited
+
+    @property
+    def names_clients(self) -> bool:
+        """True if its limits are named by what clients are, or say of themselves."""
+        parts = {of for part in self.limited for of in (part, part.by) if isinstance(of, ClientPart)}
+        return bool(parts - {SUBSCRIPTION})
+
+    @property
+    def is_wide(self) -> bool:
+        """True if it has few limits, each of many streams."""
+        return self.is_of_system or not {TOPIC, PARTITIONED_TOPIC} & {*self.limited}
 
     @property
     def is_of_addresses(self) -> bool:

@@ -174,6 +174,17 @@ class Proxy:
                 watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
                 announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
             )
+            self._collector = SluiceCollector(
+                self.engine,
+                self.totals,
+                self.access,
+                self.intervals.settling,
+                self._files.expiries,
+                fleet=self.fleet,
+                policy_topic=self.policy_topic,
+                states=self.states,
+                room=self.kept.store.room,
+            )
             self._export = self._make_export()
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
@@ -365,19 +376,6 @@ class Proxy:
         except StoreError as error:
             structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
 
-    def _collector(self) -> SluiceCollector:
-        return SluiceCollector(
-            self.engine,
-            self.totals,
-            self.access,
-            self.intervals.settling,
-            self._files.expiries,
-            fleet=self.fleet,
-            policy_topic=self.policy_topic,
-            states=self.states,
-            room=self.kept.store.room,
-        )
-
     def _checkup(self) -> Checkup:
         config = self.config
         folders = {
@@ -404,7 +402,7 @@ class Proxy:
 
         return OtlpExport(
             self.config.otlp,
-            self._collector(),
+            self._collector,
             self.engine.slices,
             self.engine.counters,
             resource={
@@ -416,7 +414,7 @@ class Proxy:
 
     async def _bind_admin(self) -> str:
         config, slices = self.config, self.engine.slices
-        metrics = MetricsPage(self._collector(), slices)
+        metrics = MetricsPage(self._collector, slices)
         bounds = RequestLimits(config.admin_access, self._refused, self.engine.clock)
         parts = Parts(
             self.service,

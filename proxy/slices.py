@@ -92,7 +92,7 @@ def _nothing() -> None:
 
 
 class _Piece:
-    """A piece of work: the units still to be done, and what follows the last one."""
+    """A piece of work: the units still to be done, the call after a unit that failed, and the call after the end."""
 
     __slots__ = ("failed", "then", "units")
 
@@ -155,7 +155,7 @@ class Slices:
         Args:
             work: The kind of work.
             units: Each step does one unit; the yielded values are ignored.
-            then: Called after the last unit.
+            then: Called after the last unit, or after the one that failed.
             later: The caller has done this turn's part: the units begin in the next turn.
         """
         self._add(work, _Piece(units, then, self._report), later=later)
@@ -289,8 +289,7 @@ class Slices:
             for _ in range(most):
                 self._left -= cost
                 if next(piece.units, _OVER) is _OVER:
-                    queue.popleft()
-                    piece.then()
+                    self._end(queue, piece)
                     break
                 if self._left <= 0:
                     queue.rotate(-1)
@@ -298,13 +297,22 @@ class Slices:
             else:
                 queue.rotate(-1)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one piece, the others go on
-            if queue and queue[0] is piece:
-                queue.popleft()
-            piece.failed(error)
+            self._end(queue, piece, error)
         finally:
             if not queue:
                 self._queues.pop(work, None)
             self.begin(before)
+
+    def _end(self, queue: deque[_Piece], piece: _Piece, error: Exception | None = None) -> None:
+        """End a piece of work, after its last unit or the one that raised the error."""
+        if queue and queue[0] is piece:
+            queue.popleft()
+        try:
+            if error is not None:
+                piece.failed(error)
+            piece.then()
+        except Exception as its_own:  # noqa: BLE001
+            self._report(its_own)
 
     @staticmethod
     def _report(error: Exception) -> None:

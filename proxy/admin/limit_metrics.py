@@ -5,16 +5,16 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from limiter.levels import COUNTED_ADDRESS, LEVELS, PRODUCER, ROLE
+from limiter.levels import LEVELS
 from limiter.limiter import Limiter, Scope
 from proxy.admin.in_force import FullestLimits
 from proxy.observe.log_lines import in_force
 
 MOST_LIMITS: Final = 100
 """Limits that are shown of wide levels, and as many of all others."""
-WIDE: Final = frozenset({"proxy", "tenant", "namespace", "resource_group", "exempt"})
-"""Levels with few limits, each of many streams: limits of topics do not push them out."""
-HIDDEN: Final = frozenset(level.word for level in LEVELS if {PRODUCER, ROLE, COUNTED_ADDRESS} & {*level.limited})
+WIDE: Final = frozenset(level.word for level in LEVELS if level.is_wide)
+"""Levels with few limits: limits of topics do not push them out."""
+HIDDEN: Final = frozenset(level.word for level in LEVELS if level.names_clients)
 """Levels whose limits are never shown, as their names are those of clients: a scrape may need no token."""
 LONGEST_NAME: Final = 300
 """Most characters of a limit's name; limits with longer names are not shown, so that a scrape is bounded."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from aiohttp import web
 
-from limiter.levels import CLIENT_PARTS, PRODUCER, SUBSCRIPTION, Setting
+from limiter.levels import CLIENT_PARTS, Setting
 from protocol.printable import printable
 from proxy.admin.browser_guard import READING
 from proxy.config.sources import cut
@@ -79,7 +79,7 @@ def _tenant_of(setting: str, name: str) -> str | None:
 
 def _of_explained(request: web.Request) -> list[str | None]:
     """Return the tenant of the topic, or None: limits of roles and addresses belong to no tenant."""
-    if any(part.word in request.query for part in CLIENT_PARTS if part not in {SUBSCRIPTION, PRODUCER}):
+    if any(part.word in request.query for part in CLIENT_PARTS if not part.is_of_topic):
         return [None]
     return [_tenant_of(Setting.TOPIC, name) for name in request.query.getall("topic", [])]
 

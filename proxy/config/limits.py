@@ -22,6 +22,7 @@ from pydantic import (
 from limiter.levels import (
     ADDRESS,
     GROUP,
+    LEVELS,
     NAME,
     NAMESPACE,
     PARTITIONED_TOPIC,
@@ -321,14 +322,18 @@ def _sections() -> dict[str, Any]:
 
 
 _Contradictions = Iterator[tuple[tuple[str, ...], str]]
+_SECTIONS_OF_PATTERNS = tuple(
+    dict.fromkeys([record.file[0] for level in LEVELS for record in level.settings if record.may_have_forms])
+)
+"""The keys of `limits` whose names may be patterns."""
 
 
 def _contradictions(limits: Mapping[str, Any]) -> _Contradictions:
     """Yield what contradicts each other in limits as they are written, though other parts of them may be wrong."""
+    for section in _SECTIONS_OF_PATTERNS:
+        yield from _of_forms(section, _named(limits, section))
     for section, model in (("tenants", TenantLimits), ("namespaces", NamespaceLimits)):
-        names = _named(limits, section)
-        yield from _of_forms(section, names)
-        yield from _of_plans(section, model, names, _named(limits, "plans"))
+        yield from _of_plans(section, model, _named(limits, section), _named(limits, "plans"))
     yield from _occurring_twice("topics", _named(limits, "topics"), _full_topic)
     yield from _occurring_twice("addresses", _named(limits, "addresses"), network_name)
     yield from _of_groups(_named(limits, "resource_groups"))
@@ -443,7 +448,7 @@ def doubtful_names(limits: Limits) -> Iterator[str]:
             if EACH in name and name != EACH:
                 yield (
                     f"limits.{key}.{name}: this is no pattern: it is for the one whose {part} has a *; patterns are "
-                    "for limits.tenants and limits.namespaces"
+                    f"for {' and '.join(f'limits.{section}' for section in _SECTIONS_OF_PATTERNS)}"
                 )
     for name in limits.namespaces:
         if name == _SYSTEM_NAMESPACE:

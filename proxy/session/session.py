@@ -749,7 +749,7 @@ class Session(TransportOwner):
         self.broker.hand_to(None)
         streams = None if self.forwarding is None else self.forwarding.stop()
         self._engine.sessions.discard(self)
-        self._engine.slices.run(_ENDINGS, self._wind_up(end, streams))
+        self._engine.slices.run(_ENDINGS, self._wind_up(end, streams), self._wound_up)
 
     def _wind_up(self, end: SessionEnd, streams: Iterator[None] | None) -> Iterator[None]:
         left_with = self._left_with
@@ -770,6 +770,8 @@ class Session(TransportOwner):
         if streams is not None:
             yield
             yield from streams
+
+    def _wound_up(self) -> None:
         self._memory.end()
         self.state = _WOUND_UP
         self._end_if_disconnected()

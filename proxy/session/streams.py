@@ -258,7 +258,9 @@ class Streams:
         if self._engine.registry.owes_too_much(self.connection.client_network, self._engine.clock()):
             self._engine.memory.refused += 1
             raise RefusedError(TooManyRequests, TOO_MANY_DEBTS)
-        stream = Stream(name, (), path.release, self.connection)
+        is_dispatch = name.direction == "dispatch"
+        by_entry = is_dispatch and self._engine.dispatch_rules.by_entry
+        stream = Stream(name, (), path.release, self.connection, by_entry=by_entry)
         try:
             self._admission.open(stream, topic)
         except NotAdmittedError as error:
@@ -269,8 +271,7 @@ class Streams:
         path.streams[name.stream_id] = stream
         registry = self._engine.registry
         registry.open(stream, topic, self._engine.clock(), client_of(name, self.connection))
-        if name.direction == "dispatch":
-            stream.by_entry = self._engine.dispatch_rules.by_entry
+        if is_dispatch:
             registry.meter(stream, partial(self._to_broker.grant, name.stream_id))
         return stream
 

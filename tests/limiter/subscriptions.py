@@ -104,11 +104,10 @@ class Consumer:
         self.counter = 0
         self.delivered = 0
         self.is_closing = False
-        self.stream = world.stream()
+        self.stream = world.stream(by_entry=world.registry._rules.by_entry)
         self.stream.name = StreamName(
             "dispatch", "t", "n", parse_topic(f"t/n/{topic}").full, 1, subscription=subscription
         )
-        self.stream.by_entry = world.registry._rules.by_entry
         client = Client(subscription=subscription)
         world.registry.open(self.stream, parse_topic(f"t/n/{topic}"), world.clock.now, client)
         world.registry.meter(self.stream, self._grant)

@@ -98,9 +98,12 @@ class World:
         self.observer = ShadowLimiter(partial(Scheduler, self.rehearsals.wake_at), self.journal, most_size, 0, room)
         self.log: list[Passed] = []
 
-    def stream(self, *chain: Limiter, release: Callable[[Stream, Entry], None] | None = None) -> Stream:
+    def stream(
+        self, *chain: Limiter, release: Callable[[Stream, Entry], None] | None = None, by_entry: bool = False
+    ) -> Stream:
         """A stream within `chain`, whose released entries are logged."""
-        stream = Stream(StreamName("publish", "t", "n", "x", 1), chain, lambda _stream, _entry: None)
+        name = StreamName("publish", "t", "n", "x", 1)
+        stream = Stream(name, chain, lambda _stream, _entry: None, by_entry=by_entry)
         stream.release = release or (lambda stream, entry: self.note(stream, entry.messages, entry.size))
         self.scheduler.join(stream)
         return stream
@@ -184,8 +187,8 @@ class Governed(World):
     def put(self, setting: tuple[Setting, str], limit: Limit) -> None:
         self.policies.put("publish", *setting, Value(limit, "file"))
 
-    def open(self, topic: str) -> Stream:
-        stream = self.stream()
+    def open(self, topic: str, *, by_entry: bool = False) -> Stream:
+        stream = self.stream(by_entry=by_entry)
         stream.name = StreamName("publish", "t", "n", topic, 1)
         self.registry.open(stream, parse_topic(f"t/n/{topic}"), self.clock.now)
         return stream

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from proxy.assembly import ConfigSource, Proxy
 from proxy.cli.policy_tables import explanation
-from proxy.config.model import load_config
+from proxy.config.model import ConfigError, load_config
 from proxy.config.reference import reference
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, name_of, producer, sends
@@ -68,6 +68,13 @@ async def said(folder: Path) -> dict[str, Any]:
         client.writer.close()
         other.writer.close()
         await proxy.stop()
+    path.write_text(
+        path.read_text() + "".join(f"    {'x' * size}*: {{publish: {{messages: 1}}}}\n" for size in range(9, 29))
+    )
+    try:
+        load_config(path, {})
+    except ConfigError as error:
+        told["forms"] = str(error)
     console = Console(file=io.StringIO(), record=True, width=200)
     for part in explanation(told["nameless"]):
         console.print(part)

@@ -175,6 +175,14 @@ def test_metrics_count_it(said: dict[str, Any]) -> None:
     assert [float(line.split()[1]) > 0 for line in throttled if labels in line] == [True]
 
 
+def test_metrics_do_not_show_its_names(said: dict[str, Any]) -> None:
+    assert not [line for line in said["metrics"].splitlines() if WORD in line and 'name="' in line]
+
+
+def test_its_patterns_are_of_few_forms(said: dict[str, Any]) -> None:
+    assert "limits.client_versions: the patterns have 21 forms, and at most 16 are allowed" in said["forms"]
+
+
 def test_streams_that_match_a_name_share_its_limit(said: dict[str, Any]) -> None:
     of_wide = [line for line in of(said, "interval") if line["version_limit"] == WIDE]
     assert {line["client_version"] for line in of_wide} == {"test-client", "test-other"}

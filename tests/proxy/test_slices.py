@@ -101,10 +101,23 @@ def test_a_unit_that_fails_ends_its_piece_alone(desk: Desk) -> None:
         yield
         raise ValueError("broken")
 
-    desk.loop.call_soon(desk.slices.run, Work.LINES, failing())
+    desk.loop.call_soon(desk.slices.run, Work.LINES, failing(), lambda: desk.did.append("failing over"))
     turns = desk.run((Work.LINES, "a", 2 * LINES))
     assert "a over" in all_of(turns)
     assert "broken" in desk.loop.trouble[0]
+    assert all_of(turns).count("failing over") == 1, "else who began it would wait for ever"
+
+
+def test_what_follows_a_piece_may_fail(desk: Desk) -> None:
+    def fail() -> None:
+        raise ValueError("broken")
+
+    desk.loop.call_soon(desk.slices.run, Work.LINES, iter(()), fail)
+    turns = desk.run((Work.LINES, "a", 2 * LINES))
+    assert "a over" in all_of(turns)
+    assert desk.slices.waiting(Work.LINES) == 0
+    (trouble,) = desk.loop.trouble
+    assert "broken" in trouble
 
 
 def test_what_is_left_is_done_at_once_when_the_process_ends(desk: Desk) -> None:

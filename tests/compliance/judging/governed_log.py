@@ -51,8 +51,7 @@ class GovernedLog(SchedulerLog):
 
     def join(self, place: Any, topic: str, *, by_entry: bool = False) -> Stream:
         self.numbers += 1
-        stream: Stream = self.world.open(topic)
-        stream.by_entry = by_entry
+        stream: Stream = self.world.open(topic, by_entry=by_entry)
         stream.name = StreamName("publish", "t", "n", topic, self.numbers)
         self.live.append((place, stream))
         return stream

@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from proxy.admin import metrics
 from proxy.admin.metrics import SluiceCollector
 from proxy.admin.otlp import MOST_POINTS, encoding
 from proxy.assembly import Proxy
@@ -134,6 +135,16 @@ async def test_metrics_reach_a_collector_with_the_token(tmp_path: Path) -> None:
     named = {each.key: each.value.string_value for each in resource.resource.attributes}
     assert named["service.name"] == "sluice"
     assert named["service.instance.id"] == proxy.config.proxy_id
+
+
+async def test_export_takes_no_peak_away_from_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "_PEAKS_NS", 0)  # each look begins the peaks again
+    receiver = Receiver()
+    async with exporting(receiver, interval="1h") as proxy:
+        proxy.engine.counters.loop_lag_max_ns = 500_000_000
+        await until(lambda: proxy.engine.counters.otlp_exports["done"] == 1)
+        shown = {metric.name: metric.samples for metric in proxy._collector.collect()}
+    assert shown["sluice_loop_lag_max_seconds"][0].value >= 0.5
 
 
 async def test_failed_exports_are_one_line_and_counted(tmp_path: Path) -> None:

@@ -95,6 +95,23 @@ def test_deliveries_can_be_observed_too(make_world: Make) -> None:
     assert would_hold(world) == 5, "all but the first"
 
 
+def test_deliveries_counted_by_entry_are_observed_by_entry(make_world: Make) -> None:
+    """dispatchThrottlingOnBatchMessageEnabled: an entry of 50 messages takes one token, as where it is enforced."""
+    world = make_world(
+        limits={"each_topic": {"dispatch": {"messages": 10, "mode": "observe"}}},
+        dispatch={"dispatchThrottlingOnBatchMessageEnabled": True},
+    )
+    client, broker = consumer(world)
+    client >> flow(1000)
+    broker << flow(1000)
+    batches = [message(number, messages=50) for number in range(11)]
+    broker >> batches
+    client << batches
+    assert would_hold(world) == 500, "all but the first"
+    world.advance(0.1)
+    assert would_hold(world) == 450, "ten entries a second"
+
+
 def test_switched_to_enforce_the_limit_goes_on_where_its_bucket_stood(make_world: Make) -> None:
     world = make_world(limits=observed(10))
     client, broker = publisher(world)
