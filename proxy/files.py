@@ -161,14 +161,22 @@ def warn_of_passed_over(event: str, key: str, file: str, reasons: Sequence[str])
         log.warning("more entries of this file are passed over", entries=len(reasons) - _MOST_LOGGED)
 
 
-def token_in(path: Path) -> str:
-    """Return the token in a file; empty if the file does not hold exactly one token in one line.
+class TokenFileError(OSError):
+    """A file of a token cannot be used; the text names the file, and never shows its content."""
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file.
 
     Raises:
-        OSError: If the file cannot be read, is not regular, or is too large for a token.
+        TokenFileError: If the file cannot be read, or does not hold exactly one token.
     """
     try:
         token = read_file(path, MOST_SECRET).decode("ascii").strip()
+    except OSError as error:
+        raise TokenFileError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        return ""
-    return token if token.isprintable() and " " not in token else ""
+        token = ""
+    if not token or not token.isprintable() or " " in token:
+        raise TokenFileError(f"{path}: must hold one token in one line, and nothing else")
+    return token

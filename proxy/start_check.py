@@ -22,7 +22,7 @@ from proxy.admin.refusals import RefusalLog
 from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters
 from proxy.descriptors import DescriptorShares, highest_limit
-from proxy.files import token_in
+from proxy.files import TokenFileError, read_token
 from proxy.identity.evidence import token_credentials
 from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.observe.operator_log import hear_warning, warnings_heard
@@ -97,8 +97,11 @@ class StartCheck:
         ExpiryLog(lambda: tuple(expiry for each in expiries for expiry in each())).report()
         shown = (("admin_forward", config.admin_forward.token, "request"), ("otlp", config.otlp.token, "export"))
         for section, token, when in shown:
-            if token is not None and (trouble := _token_trouble(token)):
-                self.warnings.append(f"{section}.token: {token}: {trouble}; it is read for each {when}")
+            try:
+                if token is not None:
+                    read_token(token)
+            except TokenFileError as error:
+                self.warnings.append(f"{section}.token: {error}; it is read for each {when}")
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
@@ -225,10 +228,3 @@ def _why_not_listening(endpoint: Endpoint) -> OSError | None:
     except OSError as error:
         return error
     return None
-
-
-def _token_trouble(path: Path) -> str | None:
-    try:
-        return None if token_in(path) else "does not hold one token in one line"
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"

@@ -24,7 +24,7 @@ from prometheus_client.samples import Sample
 from proxy.admin.metrics import SAMPLES_IN_A_UNIT, ExportOutcome, SluiceCollector
 from proxy.config.sections import Otlp
 from proxy.counters import Counters
-from proxy.files import token_in
+from proxy.files import TokenFileError, read_token
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import forward_context
 
@@ -120,11 +120,9 @@ class OtlpExport:
         if file is None:
             return {}
         try:
-            token = await asyncio.to_thread(token_in, file)
-        except OSError as error:
-            raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {file}: {error.strerror}") from None
-        if not token:
-            raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {file} does not hold one token in one line")
+            token = await asyncio.to_thread(read_token, file)
+        except TokenFileError as error:
+            raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {error}") from None
         return {"Authorization": f"Bearer {token}"}
 
 

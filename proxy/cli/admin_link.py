@@ -14,7 +14,7 @@ from pathlib import Path
 from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
 from protocol.endpoint import Endpoint, EndpointError, EndpointForm
 from proxy.cli.options import AdminLinkError, AdminOptions
-from proxy.files import reopenable, token_in
+from proxy.files import TokenFileError, read_token, reopenable
 
 PATIENCE_S = 10.0
 _ADMIN = EndpointForm(("http", "https"), "127.0.0.1:8080 or https://HOST:PORT")
@@ -47,7 +47,10 @@ class AdminLink(AdminClient):
         self._token_file = options.token_file
         endpoint = _endpoint(options)
         tls = _context(options) if endpoint.scheme == "https" else None
-        token = read_token(options.token_file) if options.token_file else ""
+        try:
+            token = read_token(options.token_file) if options.token_file else ""
+        except TokenFileError as error:
+            raise AdminLinkError(f"--token-file: {error}") from None
         access = AdminCredentials(token, tls, options.plain_http)
         super().__init__(str(endpoint), access, timeout_s=patience_s, most_redirects=0, most_bytes=most_bytes)
 
@@ -67,21 +70,6 @@ class AdminLink(AdminClient):
         if error.status == HTTPStatus.UNAUTHORIZED:
             return f"{self.address}: {error.reason}; --token-file FILE gives a token, --cert and --key a certificate"
         return f"{self.address}: {error.reason}" if error.status == HTTPStatus.FORBIDDEN else error.reason
-
-
-def read_token(path: Path) -> str:
-    """Return the token in a file.
-
-    Raises:
-        AdminLinkError: If the file cannot be read, or holds none. The text never shows the content.
-    """
-    try:
-        token = token_in(path)
-    except OSError as error:
-        raise AdminLinkError(f"--token-file: {path}: cannot be read: {error.strerror}") from None
-    if not token:
-        raise AdminLinkError(f"--token-file: {path}: is to hold one token in one line, and nothing else")
-    return token
 
 
 def _endpoint(options: AdminOptions) -> Endpoint:

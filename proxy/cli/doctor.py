@@ -75,7 +75,7 @@ def doctor(  # noqa: PLR0913 - one for each option
 
     from proxy.cli.admin_link import AdminLink
     from proxy.doctor import TooManyError
-    from proxy.importing.admin_client import Options, read_token, read_url
+    from proxy.importing.admin_client import Options, read_url, token_in
     from proxy.importing.result import ImportFailed
 
     if not streams:
@@ -85,7 +85,7 @@ def doctor(  # noqa: PLR0913 - one for each option
         raise typer.BadParameter("--streams compares with a broker: name it with --broker-admin")
     options = Options("--broker-admin", "--broker-token-file")
     try:
-        url, token, link = read_url(broker_admin, options), read_token(broker_token_file), AdminLink(admin)
+        url, token, link = read_url(broker_admin, options), token_in(broker_token_file), AdminLink(admin)
         looked = asyncio.run(_look((url, token, options), link, tenant, seen_from, everywhere=everywhere))
     except ImportFailed as error:
         _give_up(error.problems)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from proxy.config.model import Config
 from proxy.config.sections import Fleet
-from proxy.files import token_in
+from proxy.files import read_token
 from proxy.fleet.link import Callbacks, FleetLink
 from proxy.fleet.pulsar_connection import Auth
 from proxy.fleet.topic_link import Membership, TopicLink
@@ -37,5 +37,5 @@ def own_auth(fleet: Fleet | None, engine: Engine) -> Auth | None:
     """
     file, verifier = None if fleet is None else fleet.token_file, engine.identity
     if file is not None:
-        return token_credentials(file, "fleet.token_file").method, lambda: token_in(file).encode()
+        return token_credentials(file, "fleet.token_file").method, lambda: read_token(file).encode()
     return None if verifier is None else (verifier.own.method, lambda: verifier.own.data)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from proxy.block_rules import MOST_ROLE
 from proxy.config.model import ConfigError
-from proxy.files import FileReader, token_in, warn_if_others_read
+from proxy.files import FileReader, TokenFileError, read_token, warn_if_others_read
 
 
 def is_role(name: object) -> bool:
@@ -43,11 +43,9 @@ def token_credentials(path: Path, key: str) -> Credentials:
         ConfigError: If the file cannot be read, or does not hold exactly one token.
     """
     try:
-        token = token_in(path)
-    except OSError as error:
-        raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
-    if not token:
-        raise ConfigError([f"{key}: {path}: must hold one token, in one line"])
+        token = read_token(path)
+    except TokenFileError as error:
+        raise ConfigError([f"{key}: {error}"]) from None
     warn_if_others_read(path, key)
     return Credentials("token", token.encode())
 

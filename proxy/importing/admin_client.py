@@ -19,7 +19,7 @@ from yarl import URL
 
 from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure
 from protocol.endpoint import WEB_SERVICES
-from proxy.files import token_in
+from proxy.files import TokenFileError, read_token
 from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed
 
@@ -66,21 +66,16 @@ def path_of(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
-def read_token(path: Path | None) -> str:
+def token_in(path: Path | None) -> str:
     """Return the token in a file, or an empty string without a file.
 
     Raises:
-        ImportFailed: If the file cannot be read, or holds no token. The text never shows the content.
+        ImportFailed: If the file cannot be used.
     """
-    if path is None:
-        return ""
     try:
-        token = token_in(path)
-    except OSError as error:
-        raise ImportFailed([f"{path}: cannot be read: {error.strerror}"]) from None
-    if not token:
-        raise ImportFailed([f"{path}: holds no token; it is to hold one, in one line, and nothing else"])
-    return token
+        return "" if path is None else read_token(path)
+    except TokenFileError as error:
+        raise ImportFailed([str(error)]) from None
 
 
 def read_url(text: str, options: Options = OF_IMPORT) -> URL:

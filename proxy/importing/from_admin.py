@@ -30,8 +30,8 @@ from proxy.importing.admin_client import (
     RefusedAnswer,
     connected,
     path_of,
-    read_token,
     read_url,
+    token_in,
 )
 from proxy.importing.keys import (
     DEFAULTS,
@@ -540,7 +540,7 @@ def from_broker(text: str, token_file: Path | None) -> ImportResult:
     Raises:
         ImportFailed: If the broker refuses a request, does not answer, or has invalid values.
     """
-    url, token = read_url(text), read_token(token_file)
+    url, token = read_url(text), token_in(token_file)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

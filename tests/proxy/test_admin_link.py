@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from proxy.cli.admin_link import AdminLink, read_token
+from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError, AdminOptions
 from tests.proxy.admin_client import Admin
 from tests.proxy.certificates import Authority
@@ -272,8 +272,8 @@ def test_a_file_without_a_token_is_told_and_not_shown(tmp_path: Path, text: str)
     path = tmp_path / "token"
     path.write_text(text)
     with pytest.raises(AdminLinkError) as refused:
-        read_token(path)
-    assert str(refused.value) == f"--token-file: {path}: is to hold one token in one line, and nothing else"
+        AdminLink(AdminOptions("127.0.0.1:1", token_file=path))
+    assert str(refused.value) == f"--token-file: {path}: must hold one token in one line, and nothing else"
 
 
 def test_every_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from proxy.admin.handlers import RequestRefusedError
 from proxy.admin.listener import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
-from proxy.files import FileReader, token_in
+from proxy.files import FileReader, TokenFileError, read_token
 from proxy.tls.certificates import Expiry, forward_context
 
 
@@ -96,12 +96,9 @@ def broker_token(file: Path) -> str:
         ConfigError: If the file cannot be used.
     """
     try:
-        token = token_in(file)
-    except OSError as error:
-        raise ConfigError([f"admin_forward.token: {file}: cannot be read: {error.strerror}"]) from None
-    if not token:
-        raise ConfigError([f"admin_forward.token: {file}: must hold one token, in one line"])
-    return token
+        return read_token(file)
+    except TokenFileError as error:
+        raise ConfigError([f"admin_forward.token: {error}"]) from None
 
 
 class _Resolver(AbstractResolver):

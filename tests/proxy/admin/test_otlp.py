@@ -167,7 +167,7 @@ async def test_token_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         async with exporting(Receiver(), token=str(tmp_path / "none")) as proxy:
             await until(lambda: proxy.engine.counters.otlp_exports["unreachable"] == 1)
     (line,) = [each for each in logged if "export" in each["event"]]
-    assert line["error"] == f"otlp.token: {tmp_path / 'none'}: No such file or directory"
+    assert line["error"] == f"otlp.token: {tmp_path / 'none'}: cannot be read: No such file or directory"
 
 
 async def test_authorities_that_cannot_be_used_keep_it_from_starting(tmp_path: Path) -> None:

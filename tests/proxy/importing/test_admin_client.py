@@ -8,7 +8,7 @@ from aiohttp import web
 from yarl import URL
 
 import proxy.importing.admin_client as module
-from proxy.importing.admin_client import RefusedAnswer, connected, path_of, read_token, read_url
+from proxy.importing.admin_client import RefusedAnswer, connected, path_of, read_url, token_in
 from proxy.importing.result import ImportFailed
 from tests.proxy.importing.broker_admin import broker_admin
 
@@ -147,7 +147,7 @@ def test_a_password_in_the_url_is_not_shown() -> None:
 def test_a_token_is_read_from_its_file(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("a.b-c_d\n")
-    assert (read_token(path), read_token(None)) == ("a.b-c_d", "")
+    assert (token_in(path), token_in(None)) == ("a.b-c_d", "")
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"a b", b"a\nb", b"\xff"])
@@ -155,10 +155,10 @@ def test_a_file_without_a_token_is_told_without_its_content(tmp_path: Path, cont
     path = tmp_path / "token"
     path.write_bytes(content)
     with pytest.raises(ImportFailed) as failed:
-        read_token(path)
-    assert failed.value.problems == [f"{path}: holds no token; it is to hold one, in one line, and nothing else"]
+        token_in(path)
+    assert failed.value.problems == [f"{path}: must hold one token in one line, and nothing else"]
 
 
 def test_a_token_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ImportFailed, match="cannot be read: No such file"):
-        read_token(tmp_path / "none")
+        token_in(tmp_path / "none")

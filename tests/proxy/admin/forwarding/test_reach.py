@@ -71,5 +71,5 @@ def test_an_authority_that_cannot_be_used_is_told(tmp_path: Path, content: str |
 
 def test_a_token_stands_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("one\ntwo")
-    with pytest.raises(ConfigError, match="must hold one token, in one line"):
+    with pytest.raises(ConfigError, match="must hold one token in one line"):
         broker_token(tmp_path / "token")
