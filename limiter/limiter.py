@@ -357,7 +357,6 @@ _CALM_NS: Final = 1_000_000_000
 """Time after turns at two limiters have crossed in which `gathering_ns` is 0."""
 
 
-Amount = tuple[int, int]
 """Messages and bytes."""
 
 

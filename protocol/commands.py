@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError, Message
 
 from protocol.flow import add_varint
 from protocol.frames import MOST_COMMAND, FrameTooLarge, MalformedFrame
-from protocol.pulsar_pb2 import BaseCommand
+from protocol.pulsar_pb2 import BaseCommand, CommandPing, CommandPong
 from protocol.walk import varint
 
 SIZES = Struct(">II")
@@ -208,3 +208,7 @@ def _parts(begin: bytes, command: bytes) -> tuple[int, bytes] | None:
     except MalformedFrame:
         return None
     return request_id & 0xFFFFFFFFFFFFFFFF, command[at:]
+
+
+PING, PONG = encode(CommandPing()), encode(CommandPong())
+"""The frames of idle connections: clients and brokers send them in turns, each 30 to 60 s."""

@@ -16,6 +16,7 @@ from limiter.policies import InForce, Policies
 from limiter.token_bucket import Limit
 from protocol.topic_name import parse_topic
 from proxy.degraded import DegradedStates
+from proxy.descriptors import Shortage
 from proxy.server import BACKLOG
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import SOON_S, Expiry
@@ -51,7 +52,7 @@ class Checkup:
         brokers: Asks each configured broker; returns its problem, None if it answers a CONNECT.
         expiries: Returns the expiries of the certificates in force.
         states: The degraded states.
-        shortage: The shortage of file descriptors with its remedy, if there is one.
+        shortage: The shortage of file descriptors, if there is one.
         connections: Client connections that may be open, each with one to a broker.
         folders: The folders that the proxy writes into, by key.
         policies: The limits in force.
@@ -65,7 +66,7 @@ class Checkup:
         brokers: Callable[[], Awaitable[Mapping[str, str | None]]],
         expiries: Callable[[], Iterable[Expiry]],
         states: DegradedStates,
-        shortage: str | None,
+        shortage: Shortage | None,
         connections: int,
         folders: Mapping[str, Path],
         policies: Policies,
@@ -124,8 +125,7 @@ class Checkup:
     def _of_descriptors(self) -> Finding:
         if self._shortage is None:
             return Finding("descriptors", "ok", "file descriptors suffice for max_connections")
-        text, _, remedy = self._shortage.partition("; ")
-        return Finding("descriptors", "problem", text, remedy)
+        return Finding("descriptors", "problem", *self._shortage)
 
 
 def kernel(connections: int, ports: Path = _PORTS, queue: Path = _QUEUE) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ descriptors that the others leave. Each client counts twice, for its broker's co
 import contextlib
 import resource
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from proxy.config.model import Config
 
@@ -43,6 +44,16 @@ def highest_limit() -> int:
     """Return the limit that `raise_limit` would set."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 if hard == resource.RLIM_INFINITY else hard
+
+
+class Shortage(NamedTuple):
+    """The process may open fewer descriptors than its configuration needs."""
+
+    text: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.text}; {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +97,13 @@ class DescriptorShares:
             return "max_connections"
         return f"file descriptors: ulimit -n is {self.limit}, too low for max_connections {config.max_connections}"
 
-    def shortage(self) -> str | None:
-        """Return the text of a shortage with its remedy; None if the limit suffices."""
+    def shortage(self) -> Shortage | None:
+        """Return the shortage; None if the limit suffices."""
         if self.limit >= self.needed:
             return None
-        return (
+        return Shortage(
             f"the process may open {self.limit} file descriptors and needs {self.needed}, two for each of "
-            f"max_connections and a reserve: {self.admitted} client connections are served at once; raise the limit "
-            f"(ulimit -n {self.needed}, systemd LimitNOFILE={self.needed}, container --ulimit nofile={self.needed}), "
-            "or lower max_connections"
+            f"max_connections and a reserve: {self.admitted} client connections are served at once",
+            f"raise the limit (ulimit -n {self.needed}, systemd LimitNOFILE={self.needed}, container --ulimit "
+            f"nofile={self.needed}), or lower max_connections",
         )

@@ -99,7 +99,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
     try:
         shortage = proxy.descriptors.shortage()
         if shortage is not None:
-            log.warning(shortage, max_connections=config.max_connections)
+            log.warning(str(shortage), max_connections=config.max_connections)
         if proxy.is_unlimited and (parent is None or parent.index == 0):
             log.warning(NO_LIMITS)
         problem = be_scheduled(config.scheduling)

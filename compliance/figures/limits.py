@@ -31,7 +31,6 @@ _UNITS = ("messages", "bytes")
 _LIMITS = ("limit_messages", "limit_bytes", "burst_messages", "burst_bytes")
 _IN_FORCE = (*_LIMITS, "shared_messages", "shared_bytes", "source", "mode", "tenant", "namespace", "is_relative")
 _COUNTED = ("passed_messages", "passed_bytes", "rejected_messages", "rejected_bytes", "throttled_ms")
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 

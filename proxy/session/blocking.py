@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from limiter.limiter import Stream, StreamName
-from protocol.commands import body_of, encode, split
+from protocol.commands import PONG, body_of, encode, split
 from protocol.endpoint import Endpoint
 from protocol.frames import FrameCutter
 from protocol.pulsar_pb2 import (
@@ -13,7 +13,6 @@ from protocol.pulsar_pb2 import (
     CommandLookupTopic,
     CommandLookupTopicResponse,
     CommandPartitionedTopicMetadata,
-    CommandPong,
     CommandProducer,
     NotAllowedError,
     ProducerFenced,
@@ -159,7 +158,6 @@ _LARGEST_FRAME = 64 * 1024
 _NOWHERE = Endpoint("pulsar", "blocked.invalid", 6650)
 """The broker in answers to lookups of a blocked client. It is dialled only if the client is unblocked at this very
 moment. Then the allow-list refuses it, and the client looks the topic up again."""
-_PONG = encode(CommandPong())
 
 
 class BlockedClientResponder:
@@ -214,7 +212,7 @@ class BlockedClientResponder:
     def _answer(self, frame: bytes, rule: Rule) -> None:
         envelope, _ = split(frame)
         if envelope.type == BaseCommand.PING:
-            self._reply(_PONG)
+            self._reply(PONG)
             return
         answer = _refusal(body_of(envelope), str(rule), is_tls=self._is_tls)
         if answer is not None:

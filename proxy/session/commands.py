@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 from google.protobuf.message import Message
 
 from limiter.limiter import Stream
-from protocol.commands import LONG_ANSWERS, LongAnswer, encode, read, read_known
+from protocol.commands import LONG_ANSWERS, PONG, LongAnswer, encode, read, read_known
 from protocol.frames import MOST_COMMAND as LARGEST_READ
 from protocol.frames import FrameTooLarge, ProtocolError
 from protocol.pulsar_pb2 import (
@@ -24,7 +24,6 @@ from protocol.pulsar_pb2 import (
     CommandGetOrCreateSchema,
     CommandLookupTopic,
     CommandPing,
-    CommandPong,
     CommandProducer,
     CommandProducerSuccess,
     CommandReachedEndOfTopic,
@@ -94,7 +93,6 @@ _OF_TRANSACTIONS = frozenset({BaseCommand.ADD_PARTITION_TO_TXN, BaseCommand.ADD_
 """Types of the commands that name topics of a transaction; at its end the broker writes a marker into each."""
 _LOOKED_AT = BETWEEN_BROKERS | NOT_OFFERED | _OF_TRANSACTIONS | {BaseCommand.CONNECT, BaseCommand.AUTH_RESPONSE}
 """Types that are not read and do not simply pass. The last two carry the client's credentials."""
-_PONG = encode(CommandPong())
 MOST_READ = 64 * 1024
 """Most bytes of a command that is read, without its schema: names, and the words of a proxy in front on its client."""
 _UNSIGNED = 2**64 - 1
@@ -499,7 +497,7 @@ class BrokerCommands:
             return frame
         if not self._to_broker.waiting:
             self._counters.keep_alives += 1
-            self._to_broker.insert(_PONG)
+            self._to_broker.insert(PONG)
         return None
 
     _HANDLERS: ClassVar[dict[int, Callable[["BrokerCommands", Any, bytes], bytes | None]]] = {

@@ -46,7 +46,7 @@ class Engine:
         policies: Limits by level.
         counters: The counters of the data path.
         clock: Monotonic nanoseconds.
-        shared: The limits that are shared with a fleet; None: each is this proxy's alone.
+        shared_limits: The limits that are shared with a fleet; None: each is this proxy's alone.
         siblings: The brokers that other members of the fleet name; None without a fleet.
         bound_of_clients: The name of the bound on client connections, for those that it refuses.
         first: The balances with which limiters begin, after a restart; None: they begin full.

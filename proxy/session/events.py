@@ -132,7 +132,7 @@ class SessionEnd:
 
 _CLOSED = {"client": CloseReason.CLIENT_CLOSED, "broker": CloseReason.BROKER_CLOSED}
 _RESET = {"client": CloseReason.CLIENT_RESET, "broker": CloseReason.BROKER_RESET}
-_GONE = {"client": CloseReason.CLIENT_GONE, "broker": CloseReason.BROKER_GONE}
+GONE = {"client": CloseReason.CLIENT_GONE, "broker": CloseReason.BROKER_GONE}
 _UNREACHABLE = frozenset({errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH})
 """The kernel's errors of a connection whose peer does not answer."""
 
@@ -142,7 +142,7 @@ def end_by_peer(side: str, error: Exception | None) -> SessionEnd:
     if error is None:
         return SessionEnd(_CLOSED[side])
     is_gone = isinstance(error, OSError) and error.errno in _UNREACHABLE
-    return SessionEnd((_GONE if is_gone else _RESET)[side], str(error))
+    return SessionEnd((GONE if is_gone else _RESET)[side], str(error))
 
 
 SHORTEST_LINE_NS = 50_000_000

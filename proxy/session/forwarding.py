@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from protocol.commands import encode
+from protocol.commands import PING, PONG
 from protocol.flow import FLOW
 from protocol.frames import MESSAGE, SEND
-from protocol.pulsar_pb2 import CommandPing, CommandPong
 from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
 from proxy.runtime import Tasks
@@ -34,10 +33,7 @@ from proxy.session.streams import Streams
 from proxy.session.transport import PauseReason, PeerTransport
 from proxy.slices import Work
 
-_PING = encode(CommandPing())
-_PONG = encode(CommandPong())
-SIGNS_OF_LIFE = frozenset({_PING, _PONG})
-"""Frames of idle connections: clients and brokers send them in turns, each 30 to 60 s."""
+SIGNS_OF_LIFE = frozenset({PING, PONG})
 _ENDINGS: Final = Work.ENDINGS
 
 
@@ -249,7 +245,7 @@ class Forwarding:
         self._counters.keep_alives += 1
         for path in (self.to_client, self.to_broker):
             if not path.writer.waiting:
-                path.writer.insert(_PONG)
+                path.writer.insert(PONG)
 
     def _look_for_client(self) -> None:
         """Close the streams of a client that has left and is not read: its held entries are not awaited.
@@ -284,7 +280,7 @@ def _ping(writer: FrameWriter) -> bool:
     """Send a PING, unless frames wait for the end of another one; return whether it was sent."""
     if writer.mid_frame:
         return False
-    writer.insert(_PING)
+    writer.insert(PING)
     return True
 
 

@@ -31,7 +31,7 @@ from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.session.blocking import BlockedClientResponder
 from proxy.session.engine import Engine
-from proxy.session.events import CloseReason, SessionEnd, SessionLog, end_by_peer
+from proxy.session.events import GONE, CloseReason, SessionEnd, SessionLog, end_by_peer
 from proxy.session.forwarding import SIGNS_OF_LIFE, Forwarding
 from proxy.session.handshake import GREETINGS, LONGEST_KNOWN, WELCOMES, Greeting, read_greeting
 from proxy.session.identity import SessionIdentity
@@ -362,14 +362,7 @@ class Session(TransportOwner):
 
     def lost_silently(self, transport: PeerTransport, problem: str) -> None:
         """End the session: a peer is gone without an end of its connection."""
-        address = self._address(transport)
-        if transport is self.client:
-            end = SessionEnd(CloseReason.CLIENT_GONE, f"client {address}: {problem}")
-            if self.forwarding is not None:
-                self.finish(end)
-        else:
-            end = SessionEnd(CloseReason.BROKER_GONE, f"broker {address}: {problem}")
-            self.finish(end)
+        self.finish(SessionEnd(GONE[transport.side], f"{transport.side} {self._address(transport)}: {problem}"))
 
     def writable(self, transport: PeerTransport, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """Apply backpressure: while a peer takes no bytes, the other one is not read."""

@@ -14,6 +14,7 @@ from proxy.checkup import MOST_LISTED, Checkup, Finding, UnreachableLimits, disk
 from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.degraded import Degraded, DegradedStates
+from proxy.descriptors import Shortage
 from proxy.slices import Slices
 from proxy.tls.certificates import Expiry
 from sluice.cli import app
@@ -61,7 +62,7 @@ async def test_problems_come_first_with_their_remedies() -> None:
         brokers=asked,
         expiries=lambda: (expiry(-1), expiry(10), expiry(31)),
         states=DegradedStates(watched=[lambda: [state]]),
-        shortage="the process may open 10 files; raise the limit",
+        shortage=Shortage("the process may open 10 files", "raise the limit"),
     )
     severities = [each.severity for each in found]
     assert severities == sorted(severities, key=["problem", "warning", "ok"].index)
