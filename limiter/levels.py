@@ -9,18 +9,19 @@ Within one level the narrowest setting with a value decides, as in Pulsar: topic
 namespace's policy in Pulsar's sense is the value of *each* of its topics; a *total* is a limit of Sluice's own, over
 all topics of a tenant, a namespace or a partitioned topic together.
 
-A new level is one more record in `LEVELS`: the limiter, the configuration file, REST, `sluice explain`, the metrics,
-the access log and the report read it from there. A level by a new property of streams (see `Part`) also needs changes
-elsewhere: CONTRIBUTING.md lists these. This module imports nothing of the limiter, as the report does not.
+A new level is one more record in `LEVELS`, and its word in `Setting`: the limiter, the configuration file, REST,
+`sluice explain`, the metrics, the access log and the report read it from there. A level by a new property of streams
+(see `Part`) also needs changes elsewhere: CONTRIBUTING.md lists these. This module imports nothing of the limiter, as
+the report does not.
 
 Source: https://pulsar.apache.org/docs/admin-api-namespaces/ (publish and dispatch rates)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from limiter.names import EACH, NamedValues, NetworkValues, PatternValues, counted_as, is_pattern
 
@@ -223,12 +224,43 @@ def joined(parts: tuple[Part, ...]) -> Naming:
     return lambda identity: "@".join([part.of(identity) for part in parts])
 
 
+class Setting(StrEnum):
+    """A setting of values; each has a record in LEVELS."""
+
+    PROXY = "proxy"
+    TENANT = "tenant"
+    NAMESPACE = "namespace"
+    RESOURCE_GROUP = "resource_group"
+    PARTITIONED_TOPIC = "partitioned_topic"
+    TOPIC = "topic"
+    TOPIC_OF_NAMESPACE = "topic_of_namespace"
+    TOPIC_OF_BROKER = "topic_of_broker"
+    SUBSCRIPTION = "subscription"
+    SUBSCRIPTION_OF_TOPIC = "subscription_of_topic"
+    SUBSCRIPTION_OF_NAMESPACE = "subscription_of_namespace"
+    SUBSCRIPTION_OF_BROKER = "subscription_of_broker"
+    PRODUCER = "producer"
+    ROLE = "role"
+    ADDRESS = "address"
+    EXEMPT = "exempt"
+
+    @property
+    def record(self) -> "SettingRecord":
+        """The record of this setting."""
+        return _RECORDS[self]
+
+    @property
+    def level(self) -> "Level":
+        """The level of the limits whose values this setting gives."""
+        return LEVEL_OF_SETTING[self]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRecord:
     """A place where a value of a level may be set.
 
     Args:
-        word: The word of REST and the access log for it.
+        word: The setting, whose word REST and the access log have.
         source: The word of limits whose value is from here; see `accesslog.record.LimitLine.source`.
         named: The parts of a stream that are looked up among its names; of two, a name is `one@other`. None: the
             setting has one value, without a name.
@@ -241,7 +273,7 @@ class SettingRecord:
         has_each: Whether the name `*` is for all names without a value of their own.
     """
 
-    word: str
+    word: Setting
     source: str
     named: tuple[Part, ...]
     file: tuple[str, ...]
@@ -297,7 +329,7 @@ class SettingRecord:
         return self.named[-1], tuple([name[at + 1 :] for at, letter in enumerate(name) if letter == "@"])
 
 
-Lookup = tuple["Setting", Naming, str]
+Lookup = tuple[Setting, Naming, str]
 """A setting to look up, a stream's own name there, and the source of its values."""
 
 
@@ -348,10 +380,9 @@ class Level:
         """The settings to look up, narrowest first."""
         lookups = list[Lookup]()
         for record in self.settings:
-            setting = Setting(record.word)
-            lookups.append((setting, joined(record.named), record.source))
+            lookups.append((record.word, joined(record.named), record.source))
             if record.has_each:
-                lookups.append((setting, lambda _identity: EACH, f"each {record.source}"))
+                lookups.append((record.word, lambda _identity: EACH, f"each {record.source}"))
         return tuple(lookups)
 
     @property
@@ -386,7 +417,7 @@ LEVELS = (
         limited=(),
         settings=(
             SettingRecord(
-                word="proxy",
+                word=Setting.PROXY,
                 source="proxy",
                 named=(),
                 file=("proxy", "{}"),
@@ -401,7 +432,7 @@ LEVELS = (
         limited=(TENANT,),
         settings=(
             SettingRecord(
-                word="tenant",
+                word=Setting.TENANT,
                 source="total",
                 named=(TENANT,),
                 file=("tenants", NAME, "{}"),
@@ -417,7 +448,7 @@ LEVELS = (
         limited=(NAMESPACE,),
         settings=(
             SettingRecord(
-                word="namespace",
+                word=Setting.NAMESPACE,
                 source="total",
                 named=(NAMESPACE,),
                 file=("namespaces", NAME, "{}_total"),
@@ -431,7 +462,9 @@ LEVELS = (
         word="resource_group",
         limited=(GROUP,),
         settings=(
-            SettingRecord(word="resource_group", source="group", named=(GROUP,), file=("resource_groups", NAME, "{}")),
+            SettingRecord(
+                word=Setting.RESOURCE_GROUP, source="group", named=(GROUP,), file=("resource_groups", NAME, "{}")
+            ),
         ),
         members="namespace",
     ),
@@ -440,7 +473,7 @@ LEVELS = (
         limited=(PARTITIONED_TOPIC,),
         settings=(
             SettingRecord(
-                word="partitioned_topic",
+                word=Setting.PARTITIONED_TOPIC,
                 source="total",
                 named=(PARTITIONED_TOPIC,),
                 file=("topics", NAME, "{}_total"),
@@ -455,7 +488,7 @@ LEVELS = (
         limited=(TOPIC,),
         settings=(
             SettingRecord(
-                word="topic",
+                word=Setting.TOPIC,
                 source="topic",
                 named=(PARTITIONED_TOPIC,),
                 file=("topics", NAME, "{}"),
@@ -464,7 +497,7 @@ LEVELS = (
                 subscribe=("limits", "topics", NAME, "subscribe"),
             ),
             SettingRecord(
-                word="topic_of_namespace",
+                word=Setting.TOPIC_OF_NAMESPACE,
                 source="namespace",
                 named=(NAMESPACE,),
                 file=("namespaces", NAME, "{}"),
@@ -473,7 +506,7 @@ LEVELS = (
                 subscribe=("limits", "namespaces", NAME, "subscribe"),
             ),
             SettingRecord(
-                word="topic_of_broker",
+                word=Setting.TOPIC_OF_BROKER,
                 source="broker",
                 named=(),
                 file=("each_topic", "{}"),
@@ -490,14 +523,14 @@ LEVELS = (
         limited=(SUBSCRIPTION, TOPIC),
         settings=(
             SettingRecord(
-                word="subscription",
+                word=Setting.SUBSCRIPTION,
                 source="subscription",
                 named=(SUBSCRIPTION, PARTITIONED_TOPIC),
                 file=("topics", NAME, "subscriptions", NAME, "{}"),
                 abouts=("dispatch",),
             ),
             SettingRecord(
-                word="subscription_of_topic",
+                word=Setting.SUBSCRIPTION_OF_TOPIC,
                 source="topic",
                 named=(PARTITIONED_TOPIC,),
                 file=("topics", NAME, "subscription_{}"),
@@ -505,7 +538,7 @@ LEVELS = (
                 abouts=("dispatch",),
             ),
             SettingRecord(
-                word="subscription_of_namespace",
+                word=Setting.SUBSCRIPTION_OF_NAMESPACE,
                 source="namespace",
                 named=(NAMESPACE,),
                 file=("namespaces", NAME, "subscription_{}"),
@@ -513,7 +546,7 @@ LEVELS = (
                 abouts=("dispatch",),
             ),
             SettingRecord(
-                word="subscription_of_broker",
+                word=Setting.SUBSCRIPTION_OF_BROKER,
                 source="broker",
                 named=(),
                 file=("each_subscription", "{}"),
@@ -530,7 +563,7 @@ LEVELS = (
         limited=(PRODUCER, PARTITIONED_TOPIC),
         settings=(
             SettingRecord(
-                word="producer",
+                word=Setting.PRODUCER,
                 source="producer",
                 named=(PRODUCER,),
                 file=("producers", NAME, "{}"),
@@ -548,7 +581,7 @@ LEVELS = (
         limited=(ROLE,),
         settings=(
             SettingRecord(
-                word="role",
+                word=Setting.ROLE,
                 source="role",
                 named=(ROLE,),
                 file=("roles", NAME, "{}"),
@@ -563,7 +596,7 @@ LEVELS = (
         limited=(COUNTED_ADDRESS,),
         settings=(
             SettingRecord(
-                word="address",
+                word=Setting.ADDRESS,
                 source="address",
                 named=(ADDRESS,),
                 file=("addresses", NAME, "{}"),
@@ -578,7 +611,7 @@ LEVELS = (
         limited=(PARTITIONED_TOPIC,),
         settings=(
             SettingRecord(
-                word="exempt",
+                word=Setting.EXEMPT,
                 source="exempt",
                 named=(),
                 file=("exempt", "{}"),
@@ -603,45 +636,5 @@ CLIENT_PARTS = tuple(
 )
 """Properties of clients by which limits are set: the questions of `explain`."""
 LEVEL_OF_WORD = {level.word: level for level in LEVELS}
-LEVEL_OF_SETTING = {record.word: level for level in LEVELS for record in level.settings}
+LEVEL_OF_SETTING: Mapping[str, Level] = {record.word: level for level in LEVELS for record in level.settings}
 _RECORDS = {record.word: record for level in LEVELS for record in level.settings}
-
-
-class _SettingWord(StrEnum):
-    """The settings of values."""
-
-    @property
-    def record(self) -> SettingRecord:
-        """The record of this setting."""
-        return _RECORDS[self]
-
-    @property
-    def level(self) -> Level:
-        """The level of the limits whose values this setting gives."""
-        return LEVEL_OF_SETTING[self]
-
-
-if TYPE_CHECKING:
-
-    class Setting(_SettingWord):
-        """The settings of LEVELS, for type checkers, which do not see names that are made at run time."""
-
-        PROXY = "proxy"
-        TENANT = "tenant"
-        NAMESPACE = "namespace"
-        RESOURCE_GROUP = "resource_group"
-        PARTITIONED_TOPIC = "partitioned_topic"
-        TOPIC = "topic"
-        TOPIC_OF_NAMESPACE = "topic_of_namespace"
-        TOPIC_OF_BROKER = "topic_of_broker"
-        SUBSCRIPTION = "subscription"
-        SUBSCRIPTION_OF_TOPIC = "subscription_of_topic"
-        SUBSCRIPTION_OF_NAMESPACE = "subscription_of_namespace"
-        SUBSCRIPTION_OF_BROKER = "subscription_of_broker"
-        PRODUCER = "producer"
-        ROLE = "role"
-        ADDRESS = "address"
-        EXEMPT = "exempt"
-else:
-    Setting = _SettingWord("Setting", {word.upper(): word for word in _RECORDS}, module=__name__)
-    Setting.__doc__ = _SettingWord.__doc__

@@ -216,7 +216,7 @@ def own_values(changes: Iterable[Changed], direction: str, level: str, name: str
     two = _TWO_PARTS.fullmatch(name)
     pieces = two.groups() if two and len(record.limited) > 1 else (name,)
     parts = {part.by or part: (part, piece) for part, piece in zip(record.limited, pieces, strict=False)}
-    own = {
+    own: dict[str, tuple[limiting.SettingRecord, str]] = {
         setting.word: (setting, "@".join(_name_of(part, parts, name) for part in setting.named))
         for setting in record.settings
         if record.is_by_match or not setting.has_patterns

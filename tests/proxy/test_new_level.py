@@ -24,6 +24,12 @@ PLANTED = {
     version: str = ""
 """,
         """
+    EXEMPT = "exempt"
+""": """
+    EXEMPT = "exempt"
+    CLIENT_VERSION = "client_version"
+""",
+        """
 INDEXED = (""": """
 VERSION = ClientPart(
     of=lambda identity: identity.client.version,
@@ -44,7 +50,7 @@ INDEXED = (""",
         limited=(VERSIONS,),
         settings=(
             SettingRecord(
-                word="client_version",
+                word=Setting.CLIENT_VERSION,
                 source="version",
                 named=(VERSION,),
                 file=("client_versions", NAME, "{}"),
