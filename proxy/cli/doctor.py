@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from yarl import URL
 
     from proxy.cli.admin_link import AdminLink
-    from proxy.doctor import Looked
+    from proxy.stream_comparison import Looked
 
 Streams = Annotated[
     bool,
@@ -74,9 +74,9 @@ def doctor(  # noqa: PLR0913 - one for each option
     import asyncio
 
     from proxy.cli.admin_link import AdminLink
-    from proxy.doctor import TooManyError
     from proxy.importing.admin_client import Options, read_url, token_in
     from proxy.importing.result import ImportFailed
+    from proxy.stream_comparison import TooManyError
 
     if not streams:
         _examine(admin, is_of_streams=bool(broker_admin or seen_from or tenant or everywhere), json=json)
@@ -143,8 +143,8 @@ def _tell(looked: "Looked", *, everywhere: bool) -> None:
 async def _look(
     broker: "tuple[URL, str, Any]", link: "AdminLink", tenant: str, seen_from: str, *, everywhere: bool
 ) -> "Looked":
-    from proxy.doctor import MOST_SHOWN, look
     from proxy.importing.admin_client import connected
+    from proxy.stream_comparison import MOST_SHOWN, look
 
     query = {"limit": str(MOST_SHOWN)} | ({"tenant": tenant} if tenant else {})
     async with connected(*broker) as admin:

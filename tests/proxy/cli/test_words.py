@@ -10,7 +10,7 @@ from protocol.printable import printable, printable_json
 from proxy.cli.doctor import _tell
 from proxy.cli.policy_tables import audit_lines
 from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, rate, short_topic, since, size, span, who
-from proxy.doctor import Looked
+from proxy.stream_comparison import Looked
 from tests.proxy.console_states import state
 
 TOPIC = "persistent://acme/shop/orders"

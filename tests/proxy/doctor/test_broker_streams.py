@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from yarl import URL
 
-from proxy.doctor import SeenStream, all_topics, on_topics
 from proxy.importing.admin_client import connected
 from proxy.importing.result import ImportFailed
+from proxy.stream_comparison import SeenStream, all_topics, on_topics
 from tests.proxy.importing.broker_admin import broker_admin
 
 A, ODD = "persistent://t/n/a", "persistent://t/n/a b/c"

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
-import proxy.doctor as module
+import proxy.stream_comparison as module
 from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.observe.connection import Connection

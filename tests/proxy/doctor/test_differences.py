@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from proxy.doctor import SeenStream, alike, differences
+from proxy.stream_comparison import SeenStream, alike, differences
 
 A, B = "persistent://t/n/a", "persistent://t/n/b"
 AT_BROKER = SeenStream("publish", A, "", "p", "10.0.0.7:1", 1)

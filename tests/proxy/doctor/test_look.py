@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from yarl import URL
 
-import proxy.doctor as module
-from proxy.doctor import TooManyError, look, seen_here
+import proxy.stream_comparison as module
 from proxy.importing.admin_client import connected
+from proxy.stream_comparison import TooManyError, look, seen_here
 from tests.proxy.importing.broker_admin import broker_admin
 
 A, B = "persistent://t/n/a", "persistent://t/n/b"
