@@ -114,6 +114,7 @@ class Proxy:
         self._tasks, self._ends = Tasks(), Tasks()
         self._successor = successor
         self.ended = asyncio.Event()
+        self._is_to_end = False
         self.handovers: Handovers | None = None
         if may_be_taken_over(config) and config.drain.state is not None:
             door = Door(config.drain.state, config.proxy_id)
@@ -284,6 +285,15 @@ class Proxy:
         if self.handovers is not None:
             self.handovers.start()
 
+    def terminate(self) -> None:
+        """Drain, or await the drain that is under way, and end then; called once more: end at once."""
+        if self._is_to_end:
+            self.drain.end()
+            return
+        self._is_to_end = True
+        self.drain.begin("SIGTERM")
+        self.end_after_drain()
+
     def end_after_drain(self) -> None:
         """End this process as soon as its drain is over."""
         self._ends.start(self._end_after_drain(), "end after the drain")
@@ -293,13 +303,17 @@ class Proxy:
         self.ended.set()
 
     async def serve_again(self) -> None:
-        """Serve as before the drain: no other process has the sockets any more."""
-        self._ends.cancel()
-        self.drain.cancel()
+        """Serve as before the takeover, which has failed; a drain with another cause goes on."""
+        if not self._is_to_end:
+            self._ends.cancel()
+            if self.drain.cause == "takeover":
+                self.drain.cancel()
         await self.addresses.accept_again()
 
     async def stop(self) -> None:
         """End sessions, then the log, then the admin address."""
+        if self.handovers is not None:
+            self.handovers.refuse()
         self.readiness.is_accepting = False
         self.engine.slices.heartbeat.stop()
         self._files.log.stop()
@@ -385,6 +399,7 @@ class Proxy:
         }
         return Checkup(
             brokers=self.readiness.asked,
+            broker_clock=None if self._forwarder is None else self._forwarder.broker.clock_ahead_s,
             expiries=self._files.expiries,
             states=self.states,
             shortage=self.descriptors.shortage(),
@@ -544,10 +559,12 @@ class Handed:
 
     async def take_back(self) -> None:
         """Undo `lend`, `give` and `leave`."""
-        if self._is_given:
-            await self._proxy.sharing.end()
-            await self._proxy.serve_again()
-        await self._proxy.kept.take_back()
+        try:
+            if self._is_given:
+                await self._proxy.sharing.end()
+                await self._proxy.serve_again()
+        finally:
+            await self._proxy.kept.take_back()
 
     def leave(self) -> None:
         """Have all clients leave, and end then."""

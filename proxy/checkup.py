@@ -4,6 +4,7 @@ Checkup.findings() ──▶ GET /sluice/doctor ──▶ sluice doctor
 """
 
 import asyncio
+import re
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -26,14 +27,31 @@ MOST_LISTED = 20
 """Findings of one kind that are listed; the last line has the number of the others."""
 _LITTLE, _VERY_LITTLE = 0.05, 0.01
 """Parts of a disk that are free, below which there is a warning, and a problem."""
+OLDEST, NEWEST = (2, 11), (5, 0)
+"""Versions of Pulsar, as the README has them."""
+CLOCKS_APART_S = 2.0
+"""Seconds by which clocks differ where there is a warning. A broker says its time in whole seconds."""
+_VERSION = re.compile(r"(\d{1,4})\.(\d{1,4})(?:\.[\w.-]{1,30})?")
 _PORTS, _QUEUE = Path("/proc/sys/net/ipv4/ip_local_port_range"), Path("/proc/sys/net/core/somaxconn")
+
+
+class BrokerAnswer(NamedTuple):
+    """A broker's answer to a CONNECT.
+
+    Attributes:
+        problem: The reason why there is none, or why clients would get none; None: it is sound.
+        version: The version that the broker says it has; empty if it says none.
+    """
+
+    problem: str | None
+    version: str = ""
 
 
 class Finding(NamedTuple):
     """The result of one check.
 
     Attributes:
-        check: The subject: `brokers`, `certificates`, `degraded`, `descriptors`, `kernel`, `disk`, `limits`.
+        check: The subject: `brokers`, `clock`, `certificates`, `degraded`, `descriptors`, `kernel`, `disk`, `limits`.
         severity: `ok`, `warning` (no client notices it yet) or `problem`.
         text: The state in words.
         remedy: The operator's remedy; empty where there is nothing to do.
@@ -49,7 +67,8 @@ class Checkup:
     """Examines a running proxy.
 
     Args:
-        brokers: Asks each configured broker; returns its problem, None if it answers a CONNECT.
+        brokers: Asks each configured broker.
+        broker_clock: Returns by how many seconds a broker's clock is ahead, at least; None: there is no way to ask it.
         expiries: Returns the expiries of the certificates in force.
         states: The degraded states.
         shortage: The shortage of file descriptors, if there is one.
@@ -63,7 +82,8 @@ class Checkup:
     def __init__(  # noqa: PLR0913 - what its Args say
         self,
         *,
-        brokers: Callable[[], Awaitable[Mapping[str, str | None]]],
+        brokers: Callable[[], Awaitable[Mapping[str, BrokerAnswer]]],
+        broker_clock: Callable[[], Awaitable[float]] | None,
         expiries: Callable[[], Iterable[Expiry]],
         states: DegradedStates,
         shortage: Shortage | None,
@@ -74,6 +94,7 @@ class Checkup:
         clock: Callable[[], float],
     ) -> None:
         self._brokers = brokers
+        self._broker_clock = broker_clock
         self._expiries = expiries
         self._states = states
         self._shortage = shortage
@@ -86,6 +107,8 @@ class Checkup:
     async def findings(self) -> list[Finding]:
         """Return the findings: problems first, then warnings, then checks without one."""
         found = [*await self._of_brokers(), *self._of_certificates(), *self._of_states(), self._of_descriptors()]
+        if self._broker_clock is not None:
+            found.append(await of_clock(self._broker_clock))
         found += await asyncio.to_thread(lambda: [*kernel(self._connections), *disks(self._folders)])
         unreachable = UnreachableLimits(self._policies)
         await self._slices.done(Work.REQUESTS, unreachable.looking())
@@ -94,13 +117,7 @@ class Checkup:
         return sorted(found, key=lambda finding: order.index(finding.severity))
 
     async def _of_brokers(self) -> list[Finding]:
-        asked = await self._brokers()
-        remedy = "check its address (`broker`), its port and the way to it; clients are passed on to the others"
-        return [
-            Finding("brokers", "ok", f"{broker} answers") if problem is None
-            else Finding("brokers", "problem", problem, remedy)
-            for broker, problem in asked.items()
-        ]  # fmt: skip
+        return [of_broker(broker, answer) for broker, answer in (await self._brokers()).items()]
 
     def _of_certificates(self) -> list[Finding]:
         found, now = [], self._clock()
@@ -126,6 +143,34 @@ class Checkup:
         if self._shortage is None:
             return Finding("descriptors", "ok", "file descriptors suffice for max_connections")
         return Finding("descriptors", "problem", *self._shortage)
+
+
+def of_broker(broker: str, answer: BrokerAnswer) -> Finding:
+    """Look at a broker's answer, and at its version."""
+    if answer.problem is not None:
+        remedy = "check its address (`broker`), its port and the way to it; clients are passed on to the others"
+        return Finding("brokers", "problem", answer.problem, remedy)
+    version = _VERSION.search(answer.version)
+    if version is None:
+        return Finding("brokers", "ok", f"{broker} answers")
+    if OLDEST <= (int(version[1]), int(version[2])) <= NEWEST:
+        return Finding("brokers", "ok", f"{broker} answers, with Pulsar {version[0]}")
+    supported = " to ".join(f"{major}.{minor}" for major, minor in (OLDEST, NEWEST))
+    text = f"{broker} has Pulsar {version[0]}; Sluice is tried with {supported}"
+    return Finding("brokers", "warning", text, "see the README's table of supported versions, and try it first")
+
+
+async def of_clock(broker_clock: Callable[[], Awaitable[float]]) -> Finding:
+    """Compare this machine's clock with a broker's."""
+    try:
+        ahead_s = await broker_clock()
+    except OSError as error:
+        return Finding("clock", "warning", f"the broker's clock is not known: {error}", "see admin_forward.url")
+    if abs(ahead_s) < CLOCKS_APART_S:
+        return Finding("clock", "ok", f"the clocks of this machine and of the broker agree within {CLOCKS_APART_S:g} s")
+    side = "ahead of" if ahead_s > 0 else "behind"
+    text = f"the broker's clock is {abs(ahead_s):.0f} s {side} this machine's: tokens and certificates may be refused"
+    return Finding("clock", "warning", text, "let both machines follow NTP")
 
 
 def kernel(connections: int, ports: Path = _PORTS, queue: Path = _QUEUE) -> Iterator[Finding]:

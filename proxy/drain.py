@@ -274,11 +274,11 @@ class DrainService:
         if self._plan is not None:
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
-        if is_replaced:
-            self._times = replace(self._times, delay=0)
-        self._plan = DrainPlan(self._times, self._engine.clock())
+        times = replace(self._times, delay=0) if is_replaced else self._times
+        self._plan = DrainPlan(times, self._engine.clock())
+        self._over.clear()
         self._counters.draining = 1
-        seconds = {name: getattr(self._times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
+        seconds = {name: getattr(times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
         if self.connections:
             structlog.get_logger().info("draining", cause=cause, connections=self.connections, **seconds)
         if not is_replaced:  # the next process has the audit log then

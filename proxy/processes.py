@@ -118,7 +118,6 @@ class ChildProcess:
     """Keeps one process running: starts it, and starts it again where it ends, is silent or does not come up.
 
     Args:
-        index: The number of the process, from 0.
         spec: Its configuration.
         patience_s: Seconds that it has for its end.
         clock: Seconds, monotonic.
@@ -134,28 +133,32 @@ class ChildProcess:
         self._patience_s = patience_s
         self._clock = clock
         self._process: Process | None = None
-        self._is_ending = self._is_replaced = False
+        self._ending, self._is_replaced = asyncio.Event(), False
         self.has_served, self._next_serves = asyncio.Event(), asyncio.Event()
         self._log = structlog.get_logger().bind(process=spec.index)
 
     async def keep(self) -> None:
         """Run one process after the other until `stop`, or until the first one ends before it serves."""
         pause_s = 0.0
-        while not self._is_ending:
+        while not self._ending.is_set():
             began = self._clock()
-            code = await self._run()
-            if self._is_ending or not self.has_served.is_set():
+            try:
+                code: int | str = await self._run()
+            except OSError as error:  # the system has no process, memory or descriptor for it
+                code = error.strerror or str(error)
+            if self._ending.is_set() or not self.has_served.is_set():
                 return
             if self._is_replaced:
                 self._is_replaced = False
                 continue
             pause_s = next_pause(pause_s, self._clock() - began)
             self._log.error("process ended", code=code, next_in_s=pause_s)
-            await asyncio.sleep(pause_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), pause_s)
 
     async def stop(self, number: signal.Signals) -> None:
         """Send a signal that ends the process after it has sent the bytes left; kill it if that takes too long."""
-        self._is_ending = True
+        self._ending.set()
         await self._end(number)
 
     async def replace(self) -> None:
@@ -191,12 +194,14 @@ class ChildProcess:
     async def _run(self) -> int:
         """Run one process from its start to its end; return its exit code, negative for a signal."""
         ours, theirs = socket.socketpair()
-        with theirs:
+        with contextlib.ExitStack() as unless_started, theirs:
+            unless_started.callback(ours.close)
             # -P: a file in the working directory is never imported in place of this package.
             command = (sys.executable, "-P", "-m", "proxy.processes", msgspec.json.encode(self.spec).decode())
             process = await asyncio.create_subprocess_exec(
                 *command, str(theirs.fileno()), stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
             )
+            unless_started.pop_all()
         self._process = process
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         try:
@@ -238,6 +243,7 @@ def run_processes(file: Path | None, flags: dict[str, Any], config: Config) -> N
         StartError: If an address cannot be had, or a process does not come up; its own lines say why.
     """
     set_up_operator_log()
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
     asyncio.run(_serve(file, flags, config))
 
 
@@ -346,6 +352,7 @@ async def _keep(children: Sequence[ChildProcess], replacing: Replacing) -> None:
             ending.set()
 
     loop.add_signal_handler(signal.SIGHUP, pass_on, signal.SIGHUP)
+    loop.add_signal_handler(signal.SIGUSR2, log.error, "processes are not replaced: not all of them serve yet")
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
     ends = loop.create_task(ending.wait())

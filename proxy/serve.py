@@ -77,6 +77,7 @@ def run(source: ConfigSource, parent: Parent | None = None, successor: Successor
     set_up_operator_log(None if parent is None else parent.index)
     set_up_runtime()
     raise_limit()
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
     uvloop.run(_serve(source, parent, successor))
 
 
@@ -107,14 +108,14 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
             log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, _end_at_once, proxy)
-        loop.add_signal_handler(signal.SIGTERM, _drain_or_end(proxy))
+        loop.add_signal_handler(signal.SIGTERM, _terminate, proxy)
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
+        loop.add_signal_handler(signal.SIGUSR2, lambda: tasks.start(_start_next(proxy), "start the next process"))
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": config.access_log.dir, "policies": config.policies.store}
         named = addresses | {key: None if file is None else str(file) for key, file in files.items()}
         log.info("serving", **named, broker=", ".join(map(str, config.broker)))
-        loop.add_signal_handler(signal.SIGUSR2, lambda: tasks.start(_start_next(proxy), "start the next process"))
         manager = ServiceManager(os.environ if parent is None else {})
         lost = proxy.kept.lost_at_end()
         if lost:
@@ -133,22 +134,10 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
     log.info("ended")
 
 
-def _drain_or_end(proxy: Proxy) -> Callable[[], None]:
-    """Return the handler of SIGTERM: the first one drains, or awaits the drain that REST has begun; the second ends."""
-    is_first = True
-
-    def on_signal() -> None:
-        nonlocal is_first
-        if is_first:
-            if not proxy.readiness.is_accepting:
-                structlog.get_logger().info("ended before it serves")
-            proxy.drain.begin("SIGTERM")
-            proxy.end_after_drain()
-        else:
-            proxy.drain.end()
-        is_first = False
-
-    return on_signal
+def _terminate(proxy: Proxy) -> None:
+    if not proxy.readiness.is_accepting:
+        structlog.get_logger().info("ended before it serves")
+    proxy.terminate()
 
 
 def _end_at_once(proxy: Proxy) -> None:
@@ -160,6 +149,9 @@ def _end_at_once(proxy: Proxy) -> None:
 async def _start_next(proxy: Proxy) -> None:
     """Start a process with the command of this one, which takes over from it; report its failure."""
     log = structlog.get_logger()
+    if not proxy.readiness.is_accepting:
+        log.error("no takeover: this process does not serve yet")
+        return
     if proxy.handovers is None:
         log.error("no takeover: it needs drain.state, and is not possible in a fleet or with `processes`")
         return

@@ -299,8 +299,8 @@ class Slices:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one piece, the others go on
             self._end(queue, piece, error)
         finally:
-            if not queue:
-                self._queues.pop(work, None)
+            if not queue and self._queues.get(work) is queue:  # a call at the end may have begun another
+                del self._queues[work]
             self.begin(before)
 
     def _end(self, queue: deque[_Piece], piece: _Piece, error: Exception | None = None) -> None:

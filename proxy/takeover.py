@@ -496,7 +496,7 @@ class Handovers:
     """
 
     def __init__(self, door: Door, predecessor: Callable[[int, SocketLink], Predecessor]) -> None:
-        self.is_under_way = False
+        self.is_under_way = self._is_closed = False
         self._door = door
         self._predecessor = predecessor
         self._tasks = Tasks()
@@ -504,6 +504,7 @@ class Handovers:
 
     def listen(self) -> None:
         """Let processes wait for their turn; a folder that does not allow it is reported."""
+        self._listening = None
         try:
             self._listening = self._door.listen()
         except OSError as error:
@@ -518,6 +519,10 @@ class Handovers:
         if self._listening is not None:
             self._tasks.start(self._serve(self._listening), "takeover")
 
+    def refuse(self) -> None:
+        """Let no further process take over: this one ends."""
+        self._is_closed = True
+
     def stop(self) -> None:
         """Do no more; the end of a connection shows the other process that this one has ended."""
         self._tasks.cancel()
@@ -531,6 +536,8 @@ class Handovers:
         while listening is not None:
             connection, _ = await loop.sock_accept(listening)
             with connection:
+                if self._is_closed:
+                    return
                 connection.setblocking(False)
                 process, user, _ = _CREDENTIALS.unpack(
                     connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -544,6 +551,8 @@ class Handovers:
                 try:
                     if await Handover(self._predecessor(process, link), link).run(listening.close):
                         return
+                except Exception:
+                    log.exception("takeover failed")
                 finally:
                     link.close()
                 self.is_under_way = False

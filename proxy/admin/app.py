@@ -35,7 +35,7 @@ from proxy.admin.routes.streams import StreamRest
 from proxy.admin.shared_work import SharedWork, TooManyWaitError
 from proxy.brokers.dialing import write_to
 from proxy.brokers.targets import TargetRefusedError
-from proxy.checkup import Checkup
+from proxy.checkup import BrokerAnswer, Checkup
 from proxy.degraded import DegradedStates
 from proxy.drain import DrainService
 from proxy.fleet.policy_topic import PolicyTopic
@@ -45,7 +45,7 @@ from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
 from proxy.runtime import Tasks
 from proxy.session.engine import Engine
-from proxy.session.handshake import own_greeting, refuses_credentials
+from proxy.session.handshake import own_greeting, refuses_credentials, version_in
 from proxy.slices import Slices, Work
 
 _PATIENCE_S = 3.0
@@ -106,45 +106,46 @@ class Readiness:
     async def _looked(self) -> None:
         await self._look.get()
 
-    async def asked(self) -> dict[str, str | None]:
-        """Ask every configured broker, unless that was done just now; returns the problem of each, None of a sound one.
+    async def asked(self) -> dict[str, BrokerAnswer]:
+        """Ask every configured broker, unless that was done just now; returns the answer of each.
 
         Raises:
             TooManyWaitError: If too many callers wait for the answers.
         """
         return await self._look.get()
 
-    async def _ask_all(self) -> dict[str, str | None]:
-        return {str(broker): await self._problem_of(broker) for broker in self._engine.connector.rotation.brokers}
+    async def _ask_all(self) -> dict[str, BrokerAnswer]:
+        return {str(broker): await self._ask(broker) for broker in self._engine.connector.rotation.brokers}
 
     async def _problem(self) -> str:
         problems = []
         for broker in self._engine.connector.rotation.brokers:
-            problem = await self._problem_of(broker)
-            if problem is None:
+            answer = await self._ask(broker)
+            if answer.problem is None:
                 return ""
-            problems.append(problem)
+            problems.append(answer.problem)
         return "; ".join(problems)
 
-    async def _problem_of(self, broker: Endpoint) -> str | None:
+    async def _ask(self, broker: Endpoint) -> BrokerAnswer:
         began, counters = self._engine.clock(), self._engine.counters
-        problem = await self._answer_problem(broker)
-        counters.broker_up[str(broker)] = int(problem is None)
-        if problem is None:
+        answer = await self._answer_of(broker)
+        counters.broker_up[str(broker)] = int(answer.problem is None)
+        if answer.problem is None:
             counters.broker_round_trip_ns[str(broker)] = self._engine.clock() - began
         counters.ready = int(self.is_accepting and any(counters.broker_up.values()))
-        return problem
+        return answer
 
-    async def _answer_problem(self, broker: Endpoint) -> str | None:
+    async def _answer_of(self, broker: Endpoint) -> BrokerAnswer:
         try:
             answer = await asyncio.wait_for(self._answer(broker), self._patience_s)
         except (OSError, TimeoutError, TargetRefusedError) as error:
-            return f"broker {broker} does not answer: {str(error) or 'time over'}"
+            return BrokerAnswer(f"broker {broker} does not answer: {str(error) or 'time over'}")
         if not answer:
-            return f"broker {broker} closed the connection without an answer"
+            return BrokerAnswer(f"broker {broker} closed the connection without an answer")
         if self._engine.identity is not None and refuses_credentials(answer):
-            return f"broker {broker} does not accept Sluice's own credentials (authentication.broker)"
-        return None
+            problem = f"broker {broker} does not accept Sluice's own credentials (authentication.broker)"
+            return BrokerAnswer(problem)
+        return BrokerAnswer(None, version_in(answer))
 
     async def _answer(self, broker: Endpoint) -> bytes:
         """Return the beginning of the broker's answer to a CONNECT with Sluice's credentials."""

@@ -24,7 +24,7 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
     link = AdminLink(admin)
     shown = link.call("POST", "/sluice/drain")
     try:
-        while wait and shown["phase"] != "drained":
+        while wait and shown["phase"] not in {"drained", "serving"}:
             time.sleep(_LOOK_S)
             shown = link.get_json("/sluice/drain")
     except AdminLinkError as error:
@@ -32,6 +32,8 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
             raise
         typer.echo("the process has ended")
         return
+    if wait and shown["phase"] == "serving":
+        raise AdminLinkError("the drain was taken back: the process serves clients again")
     if json:
         print_json(shown)
         return

@@ -302,6 +302,15 @@ def refuses_credentials(answer: bytes) -> bool:
     return envelope.type == BaseCommand.ERROR and envelope.error.error == AuthenticationError
 
 
+def version_in(answer: bytes) -> str:
+    """Return the version in a broker's answer to a CONNECT; empty if the answer does not begin with a CONNECTED."""
+    try:
+        envelope, _ = split(answer)
+    except ProtocolError:
+        return ""
+    return envelope.connected.server_version if envelope.type == BaseCommand.CONNECTED else ""
+
+
 def _target(url: str) -> tuple[Endpoint | None, str]:
     if not url:
         return None, ""

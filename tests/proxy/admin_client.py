@@ -69,6 +69,7 @@ class Admin:
         self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
         checkup = Checkup(
             brokers=self.readiness.asked,
+            broker_clock=None,
             expiries=tuple,
             states=DegradedStates(),
             shortage=None,

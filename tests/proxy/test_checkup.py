@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from limiter.policies import Policies
-from proxy.checkup import MOST_LISTED, Checkup, Finding, UnreachableLimits, disks, kernel
+from proxy.checkup import MOST_LISTED, BrokerAnswer, Checkup, Finding, UnreachableLimits, disks, kernel, of_broker
 from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.degraded import Degraded, DegradedStates
@@ -30,11 +30,12 @@ def expiry(days: float) -> Expiry:
 
 
 async def examined(**differs: Any) -> list[Finding]:
-    async def sound() -> dict[str, str | None]:
-        return {"pulsar://b:6650": None}
+    async def sound() -> dict[str, BrokerAnswer]:
+        return {"pulsar://b:6650": BrokerAnswer(None)}
 
     parts: dict[str, Any] = {
         "brokers": sound,
+        "broker_clock": None,
         "expiries": tuple,
         "states": DegradedStates(),
         "shortage": None,
@@ -53,9 +54,54 @@ async def test_sound_process_has_no_problem() -> None:
     assert {each.check for each in found} == {"brokers", "certificates", "degraded", "descriptors", "kernel", "limits"}
 
 
+@pytest.mark.parametrize(
+    ("version", "severity", "said"),
+    [
+        ("Pulsar Server4.0.8", "ok", "a answers, with Pulsar 4.0.8"),
+        ("Pulsar Server5.0.0-M1", "ok", "a answers, with Pulsar 5.0.0-M1"),
+        ("Pulsar Server2.10.6", "warning", "a has Pulsar 2.10.6; Sluice is tried with 2.11 to 5.0"),
+        ("Pulsar Server5.1", "warning", "a has Pulsar 5.1; Sluice is tried with 2.11 to 5.0"),
+        ("Pulsar Server", "ok", "a answers"),
+    ],
+)
+def test_a_broker_s_version_is_compared(version: str, severity: str, said: str) -> None:
+    found = of_broker("a", BrokerAnswer(None, version))
+    assert (found.severity, found.text) == (severity, said)
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "severity", "said"),
+    [
+        (1.9, "ok", "agree within 2 s"),
+        (3.2, "warning", "the broker's clock is 3 s ahead of this machine's"),
+        (-90.0, "warning", "the broker's clock is 90 s behind this machine's"),
+    ],
+)
+async def test_a_broker_s_clock_is_compared(ahead_s: float, severity: str, said: str) -> None:
+    async def ask() -> float:
+        return ahead_s
+
+    (found,) = [each for each in await examined(broker_clock=ask) if each.check == "clock"]
+    assert found.severity == severity
+    assert said in found.text
+
+
+async def test_a_clock_that_cannot_be_asked_is_named() -> None:
+    async def fail() -> float:
+        raise OSError("http://b:8080 cannot be reached")
+
+    (found,) = [each for each in await examined(broker_clock=fail) if each.check == "clock"]
+    assert found == (
+        "clock",
+        "warning",
+        "the broker's clock is not known: http://b:8080 cannot be reached",
+        "see admin_forward.url",
+    )
+
+
 async def test_problems_come_first_with_their_remedies() -> None:
-    async def asked() -> dict[str, str | None]:
-        return {"a": None, "b": "broker b does not answer: time over"}
+    async def asked() -> dict[str, BrokerAnswer]:
+        return {"a": BrokerAnswer(None), "b": BrokerAnswer("broker b does not answer: time over")}
 
     state = Degraded("fleet_cut_off", "the coordinator is not heard", "look at the broker")
     found = await examined(

@@ -191,6 +191,25 @@ def test_second_signal_ends_the_drain(draining: Draining) -> None:
     assert broker.is_gone
 
 
+def test_a_drain_that_was_taken_back_may_begin_again(make_world: Make) -> None:
+    """With the times that are configured, although the first one was of a takeover, which has no delay."""
+    draining = Draining(make_world(drain={"delay": 5, "period": 1, "timeout": 30}))
+    publisher(draining.world)
+    service, loop = draining.service, draining.world.loop
+    loop.run(lambda: service.begin("takeover", is_replaced=True))
+    draining.advance(0.1)
+    assert service.phase is Phase.MOVING
+    loop.run(service.end)
+    loop.run(service.cancel)
+    _client, broker = publisher(draining.world)
+    draining.begin()
+    over = loop.create_task(service.over())
+    draining.advance(4.8, broker)
+    assert (service.phase, over.done()) == (Phase.DELAYING, False)
+    draining.advance(10, broker)
+    assert over.done()
+
+
 def test_clients_that_are_left_at_the_timeout_end(make_world: Make) -> None:
     draining = Draining(make_world(drain={"delay": 1, "period": 1, "timeout": 3}))
     client, broker = publisher(draining.world)

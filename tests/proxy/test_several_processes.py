@@ -1,6 +1,7 @@
 """`sluice serve` with `processes: 2`, for real before the stand-in broker: one port, one fleet, one parent."""
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -23,13 +24,13 @@ from pydantic import ValidationError
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_ports
 from proxy.config.model import Config
-from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ParentLink, as_process, next_pause
+from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ChildProcess, ParentLink, Spec, as_process, next_pause
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.proxy.wire import connect
 from tests.real.arrivals import Line
 from tests.real.sluice_process import launch_sluice
 from tests.real.steadiness import jain
-from tests.waiting import PATIENCE_S, wait_for
+from tests.waiting import PATIENCE_S, until, wait_for
 
 LIMIT = {"tenants": {"acme": {"publish": {"messages": "100/s"}}}}
 TOPIC = "persistent://acme/shop/orders"
@@ -129,6 +130,23 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+async def test_process_that_the_system_refuses_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = list[int]()
+
+    async def refuse(*_: object, **_more: object) -> None:
+        tries.append(1)
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
+    child = ChildProcess(Spec(None, {}, 0, (), 0), patience_s=1)
+    child.has_served.set()
+    keeper = asyncio.get_running_loop().create_task(child.keep())
+    await until(lambda: len(tries) == 3)
+    await child.stop(signal.SIGTERM)
+    async with asyncio.timeout(FIRST_PAUSE_S):  # the next pause is four times as long
+        await keeper
 
 
 def test_processes_are_one_fleet_on_one_port(both: Processes) -> None:

@@ -120,6 +120,17 @@ def test_what_follows_a_piece_may_fail(desk: Desk) -> None:
     assert "broken" in trouble
 
 
+def test_what_follows_a_piece_may_begin_pieces_of_its_kind(desk: Desk) -> None:
+    def follow() -> None:
+        desk.begin(Work.LINES, "a", 1)
+        desk.begin(Work.LINES, "b", 2 * LINES)
+
+    desk.loop.call_soon(desk.slices.run, Work.LINES, iter(()), follow)
+    turns = desk.run()
+    assert {"a over", "b over"} <= {*all_of(turns)}
+    assert desk.slices.waiting(Work.LINES) == 0
+
+
 def test_what_is_left_is_done_at_once_when_the_process_ends(desk: Desk) -> None:
     def begin_and_end() -> None:
         for name in "abc":

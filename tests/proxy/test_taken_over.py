@@ -263,6 +263,18 @@ def test_killed_new_process_gives_its_clients_back(tmp_path: Path, broker: str) 
         assert set(load.sent) == set(load.received)
 
 
+def test_signal_is_kept_when_the_new_process_is_killed(tmp_path: Path, broker: str) -> None:
+    """A process that drains for the next one is stopped: it ends, though the next one is killed then."""
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
+        wait_for(lambda: len(load.received) > RATE)
+        before, after = proxy.processes[0], proxy.start("--takeover")
+        wait_for(lambda: '"draining"' in before.log_path.read_text(), told=proxy.lines)
+        os.kill(before.pid, signal.SIGTERM)
+        after.kill()
+        wait_for(lambda: before.exit_code is not None, told=proxy.lines)
+        assert before.exit_code == 0
+
+
 def test_stopped_new_process_ends_both(tmp_path: Path, broker: str) -> None:
     """A signal to the process that serves ends the proxy, although the process before has not ended yet."""
     with in_place(tmp_path, broker) as proxy:

@@ -7,9 +7,11 @@ does nothing is bounded, except while it waits for the client.
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from pathlib import Path
 
@@ -397,6 +399,26 @@ class BrokerAdmin:
                 raise redirected(f"to {target.origin()}, but its body is too large to be sent twice: send it there")
             url = target
         raise redirected(f"more than {MOST_REDIRECTS} times, at last to {url.origin()}")
+
+    async def clock_ahead_s(self) -> float:
+        """Ask the broker for its time; return by how many seconds its clock is ahead of this machine's, at least.
+
+        Raises:
+            OSError: If it does not say its time.
+        """
+        question = BrokerQuestion("GET", "/admin/v2/brokers/ready", CIMultiDict(Accept="application/json"))
+        before = time.time()
+        try:
+            async with self.ask(question) as answer:
+                after, date = time.time(), answer.headers.get("Date", "")
+        except ForwardError as error:
+            raise OSError(str(error)) from None
+        try:
+            at = parsedate_to_datetime(date).timestamp()
+        except ValueError:
+            raise OSError("its answer has no date") from None
+        # It may be any time of its second, and of the time that the question took.
+        return at - after if at > after else min(0.0, at + 1 - before)
 
     async def _send(self, url: URL, question: BrokerQuestion) -> aiohttp.ClientResponse:
         assert self._session is not None, "connected"

@@ -13,9 +13,9 @@ from proxy.drain import DrainService
 class ShownDrain(TypedDict):
     """A drain.
 
-    `phase` is `serving`, `delaying` (not ready, and serving as before), `moving` or `drained`. `cause` is `SIGTERM` or
-    `rest`. `outcome` is `moved`, `time_over` or `ended` (by a second signal). These and `since`
-    are null before. `connections` and `streams` are left, `moved_…` have gone on elsewhere.
+    `phase` is `serving`, `delaying` (not ready, and serving as before), `moving` or `drained`. `cause` is `SIGTERM`,
+    `rest` or `takeover`. `outcome` is `moved`, `time_over` or `ended` (by a second signal). These and `since` are null
+    before. `connections` and `streams` are left, `moved_…` have gone on elsewhere.
     """
 
     phase: str

@@ -3,8 +3,10 @@
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,29 @@ def sends_on(to: str, status: int = 307) -> Any:
 
 def port_of(broker: FakeBroker) -> str:
     return broker.url.rpartition(":")[2]
+
+
+@pytest.mark.parametrize(
+    ("offset_s", "least", "most"),
+    [(0, 0.0, 0.0), (3600, 3590.0, 3600.0), (-3600, -3600.0, -3590.0)],
+)
+async def test_a_broker_s_time_is_compared(offset_s: int, least: float, most: float) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(headers={"Date": formatdate(time.time() + offset_s, usegmt=True)})
+
+    async with fake_broker(handler) as broker, front(broker.url) as sluice:
+        assert sluice.admin.forwarder is not None
+        assert least <= await sluice.admin.forwarder.broker.clock_ahead_s() <= most
+
+
+async def test_a_broker_that_says_no_time_is_named() -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response(headers={"Date": "soon"})
+
+    async with fake_broker(handler) as broker, front(broker.url) as sluice:
+        assert sluice.admin.forwarder is not None
+        with pytest.raises(OSError, match="its answer has no date"):
+            await sluice.admin.forwarder.broker.clock_ahead_s()
 
 
 @pytest.mark.parametrize("status", [307, 308])
