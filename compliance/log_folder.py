@@ -48,7 +48,7 @@ REMEDIES: Mapping[str, str] = {
     FOLDER: "read each with an --out of its own",
 }
 """Each kind of file that is passed over, and its remedy."""
-UNREAD = (HIDDEN, ODD, LINK)
+UNREAD = (HIDDEN, ODD, LINK, PACKED)
 """Kinds of passed-over files that may hold lines of the log. With such a file nothing is confirmed."""
 MOST_NAMED = 3
 MOST_FOLDERS = 100

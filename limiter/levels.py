@@ -398,7 +398,7 @@ class Level:
 
     @property
     def is_wide(self) -> bool:
-        """True if it has few limits, each of many streams."""
+        """True if a limit of it is of many topics; of such limits there are few, unless they are named by clients."""
         return self.is_of_system or not {TOPIC, PARTITIONED_TOPIC} & {*self.limited}
 
     @property

@@ -251,7 +251,7 @@ class Proxy:
         self.kept.serve()
         self.readiness.is_accepting = True
         self.engine.slices.heartbeat.start()
-        self._files.log.start()
+        self._files.expiry_log.start()
         self._loop = asyncio.get_running_loop()
         self.states.look()
         if self._successor is not None:
@@ -316,7 +316,7 @@ class Proxy:
             self.handovers.refuse()
         self.readiness.is_accepting = False
         self.engine.slices.heartbeat.stop()
-        self._files.log.stop()
+        self._files.expiry_log.stop()
         self._loop = None
         self.states.stop()
         self.drain.stop()

@@ -19,7 +19,7 @@ class CredentialFiles:
         identity: Verifies clients; None where brokers do.
 
     Attributes:
-        log: Warns of certificates that expire soon.
+        expiry_log: Warns of certificates that expire soon.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class CredentialFiles:
         self._broker_admin = broker_admin
         self._identity = identity
         self._in_force = frozenset(self.expiries())
-        self.log = ExpiryLog(self.expiries)
+        self.expiry_log = ExpiryLog(self.expiries)
         tls.warn()
 
     def expiries(self) -> tuple[Expiry, ...]:
@@ -54,4 +54,4 @@ class CredentialFiles:
             if expiry not in before:
                 structlog.get_logger().info("certificate taken for new connections", certificate=str(expiry))
         self._tls.warn()
-        self.log.report()
+        self.expiry_log.report()

@@ -1,7 +1,6 @@
 """The limits that two processes share while one takes over from the other, seen from either."""
 
 import asyncio
-from collections.abc import Iterator
 
 from limiter.handing import LOOK_S, HandedLimits
 from proxy.runtime import Tasks
@@ -40,7 +39,8 @@ class LimitSharing:
             over, self._shared = self._shared[0].over, None
             self._looks.cancel()
             registry, empty_since = self._engine.registry, None if over is None else over.empty_since
-            await self._in_slices(registry.keep_all(self._engine.clock, empty_since, is_orderly=over is not None))
+            units = registry.keep_all(self._engine.clock, empty_since, is_orderly=over is not None)
+            await self._engine.slices.done(Work.POLICIES, units)
 
     async def leave(self) -> None:
         """Give the other process what is left of each limit: this one ends."""
@@ -52,9 +52,4 @@ class LimitSharing:
     async def _look(self, limits: HandedLimits) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            await self._in_slices(limits.look())
-
-    async def _in_slices(self, units: Iterator[None]) -> None:
-        done = asyncio.Event()
-        self._engine.slices.run(Work.POLICIES, units, done.set)
-        await done.wait()
+            await self._engine.slices.done(Work.POLICIES, limits.look())

@@ -83,14 +83,14 @@ class BrokerDialer:
         targets: The allow-list.
         tls: The contexts in force.
         counters: Count TLS that failed.
-        names_clients: Each connection begins with a PROXY protocol header.
+        sends_proxy_header: Each connection begins with a PROXY protocol header.
     """
 
-    def __init__(self, targets: Targets, tls: Certificates, counters: Counters, *, names_clients: bool) -> None:
+    def __init__(self, targets: Targets, tls: Certificates, counters: Counters, *, sends_proxy_header: bool) -> None:
         self.targets = targets
         self._tls = tls
         self._counters = counters
-        self._own_header = write_header(None) if names_clients else b""
+        self._own_header = write_header(None) if sends_proxy_header else b""
 
     @asynccontextmanager
     async def connection(

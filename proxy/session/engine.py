@@ -64,7 +64,7 @@ class Engine:
         slices: Does work that is too much for one turn of the loop.
         losses: The connections that are gone, each with the call that handles it.
         arrivals: Bytes that came before a session forwards, and wait for their turn.
-        names_clients: Connections to brokers begin with such a header.
+        sends_proxy_header: Connections to brokers begin with a PROXY protocol header.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say; all that sessions share
@@ -101,12 +101,12 @@ class Engine:
         if config.proxy_protocol.mode != "off":
             most = config.max_connections // 10
             self.proxy_headers = ProxyHeaders(config.proxy_protocol, most, counters)
-        self.names_clients = config.broker_proxy_protocol
+        self.sends_proxy_header = config.broker_proxy_protocol
         self.fleet_topics = FleetTopics(config)
         siblings = siblings if config.dials_brokers_of_members else None
         self.targets = Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks, siblings)
         self.tls = Certificates(config)
-        self.dialer = BrokerDialer(self.targets, self.tls, counters, names_clients=config.broker_proxy_protocol)
+        self.dialer = BrokerDialer(self.targets, self.tls, counters, sends_proxy_header=config.broker_proxy_protocol)
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
         self.sessions: set[Kickable] = set()
         """The sessions that are connected."""

@@ -190,7 +190,7 @@ class Session(TransportOwner):
         """Handle a transport that is connected."""
         if transport is self.broker:
             transport.keep_alive(self._engine.config.keep_alive)
-            if self._engine.names_clients:
+            if self._engine.sends_proxy_header:
                 transport.writer.write(self.client_header())
             transport.join(self.client.group)
             group = self.client.group
@@ -468,7 +468,7 @@ class Session(TransportOwner):
 
         Source: org.apache.pulsar.broker.service.PulsarChannelInitializer (OptionalProxyProtocolDecoder comes after TLS)
         """
-        if not self._engine.names_clients:
+        if not self._engine.sends_proxy_header:
             return b""
         return write_header(socket_address(self.connection.client_address), socket_address(self.client.own_address))
 

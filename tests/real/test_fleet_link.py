@@ -30,7 +30,7 @@ class Member(Heard):
         super().__init__()
         broker = BROKERS.parse(service_url)
         certificates = Certificates(Config(broker=service_url))
-        dialer = BrokerDialer(Targets([broker]), certificates, Counters(), names_clients=False)
+        dialer = BrokerDialer(Targets([broker]), certificates, Counters(), sends_proxy_header=False)
         self.link = TopicLink((broker,), dialer, Membership("public/default", "links", name, lease_s), self.callbacks)
 
 

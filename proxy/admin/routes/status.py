@@ -5,12 +5,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TypedDict
 
 from aiohttp import web
 
 from proxy.admin.handlers import caller_of, described
+from proxy.admin.in_force import moment
 from proxy.reload import Outcome, Reloader
 
 
@@ -97,7 +97,7 @@ class StatusRest:
             "version": run.version,
             "proxy_id": run.proxy_id,
             "boot_id": run.boot_id,
-            "started": _moment(run.started_ns),
+            "started": moment(run.started_ns),
             "config": run.config_file,
             "policies_store": run.policies_file,
             **self._counts(),
@@ -114,7 +114,7 @@ class StatusRest:
 
 def _shown(outcome: Outcome) -> Reloaded:
     return {
-        "at": _moment(outcome.at_ns),
+        "at": moment(outcome.at_ns),
         "cause": outcome.cause,
         "who": outcome.who.name if outcome.who else None,
         "address": outcome.who.address if outcome.who else None,
@@ -123,7 +123,3 @@ def _shown(outcome: Outcome) -> Reloaded:
         "warnings": list(outcome.warnings),
         "needs_restart": list(outcome.needs_restart),
     }
-
-
-def _moment(nanoseconds: int) -> str:
-    return datetime.fromtimestamp(nanoseconds // 10**9, UTC).isoformat()

@@ -64,7 +64,7 @@ class Member:
         self.desk = BlockDesk(self.service, self.blocks)
         at = broker.at
         certificates = Certificates(Config(broker=str(at)))
-        dialer = BrokerDialer(Targets((at,)), certificates, Counters(), names_clients=False)
+        dialer = BrokerDialer(Targets((at,)), certificates, Counters(), sends_proxy_header=False)
         self.topic = PolicyTopic(TOPIC, (at,), dialer, None, name, self.service, is_of_one_proxy=is_of_one_proxy)
 
     @property

@@ -63,7 +63,7 @@ class Member(Heard):
         self.granted_at = 0.0
         """When it granted last, by the loop's clock."""
         certificates = Certificates(Config(broker=str(brokers[0])))
-        dialer = BrokerDialer(Targets(brokers), certificates, Counters(), names_clients=False)
+        dialer = BrokerDialer(Targets(brokers), certificates, Counters(), sends_proxy_header=False)
         membership = Membership("public/sluice", "f", name, lease_s)
         self.link = TopicLink(brokers, dialer, membership, self.callbacks, ("token", lambda: self.token))
         self.granting: asyncio.Task[None] | None = None
