@@ -537,6 +537,7 @@ class PolicyTopic:
             )
             if await self._give(log, [StoredChange(key, None, own[key]) for key in missing]):
                 self._writer.send(founding(self._wall(), self._member), FOUNDED)
+                await self._mark(log)  # a change before they are back would be one of policies that the topic lacks
         if store.ahead_ns is not None and self.log is log:
             await asyncio.to_thread(store.follow_topic)
         if self.log is not log:

@@ -142,6 +142,15 @@ async def test_answered_change_is_in_force_here_and_soon_everywhere(
     await until(lambda: len(world.broker.topic(TOPIC).compacted()) == 2)  # the founding, and that it is taken back
 
 
+async def test_first_member_takes_changes_when_its_policies_are_back(world: World, monkeypatch: Any) -> None:
+    """The topic has no history and gets its policies, which come back later: until then it is not in step."""
+    loop, publish = asyncio.get_running_loop(), world.broker.publish
+    monkeypatch.setattr(world.broker, "publish", lambda *sent: loop.call_later(0.05, publish, *sent))
+    member = await world.join("a", acme=rate(5))
+    await member.topic._in_step.wait()
+    assert await member.set(KEY, rate(6)) == 1
+
+
 def in_force(member: Member) -> tuple[object, ...]:
     policies = member.policies
     group = policies.get("publish", Setting.RESOURCE_GROUP, "gold")
