@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from mypy_extensions import mypyc_attr
@@ -814,8 +814,7 @@ def _ignore(limiter: Limiter) -> None:
 def _lower(own: Rate | None, other: Rate | None) -> Rate | None:
     if own is None or other is None:
         return own
-    slower = own if own.tokens * other.period_ns <= other.tokens * own.period_ns else other
-    return slower if slower.burst <= min(own.burst, other.burst) else replace(slower, burst=min(own.burst, other.burst))
+    return own.within(other)
 
 
 def _changed(

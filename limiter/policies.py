@@ -9,7 +9,7 @@ levels that members share as a line of text: its target, NUL, and its value:
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, overload
 
 from limiter.levels import (
@@ -375,9 +375,7 @@ def stricter_rate(rate: Rate | None, other: Rate | None) -> Rate | None:
     """Return the lower of two rates, with the smaller of both bursts; None limits nothing."""
     if rate is None or other is None:
         return rate or other
-    lower = other if other.tokens * rate.period_ns < rate.tokens * other.period_ns else rate
-    burst = min(rate.burst, other.burst)
-    return lower if lower.burst <= burst else replace(lower, burst=burst)
+    return rate.within(other)
 
 
 def _scope(level: Level, direction: Direction, identity: StreamIdentity) -> Scope:

@@ -3,7 +3,7 @@
 Source of the bucket: Pulsar's AsyncTokenBucket (PIP-322)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Final, Literal, NamedTuple
 
@@ -39,6 +39,15 @@ class Rate:
     def per_second(self) -> float:
         """The rate in tokens per second."""
         return self.tokens * NANOS_PER_SECOND / self.period_ns
+
+    def is_above(self, other: "Rate") -> bool:
+        """Return whether this rate is higher; bursts do not count."""
+        return self.tokens * other.period_ns > other.tokens * self.period_ns
+
+    def within(self, other: "Rate") -> "Rate":
+        """Return the slower of two rates, with the smaller of both bursts."""
+        slower, burst = other if self.is_above(other) else self, min(self.burst, other.burst)
+        return slower if slower.burst <= burst else replace(slower, burst=burst)
 
 
 def rate(tokens: int, period_ns: int = NANOS_PER_SECOND, burst: int | None = None) -> Rate:
@@ -309,7 +318,7 @@ class TokenBucket:
             self._made_at = old
         _, per_token = _parts(rate, self.ppm)
         if balance < 0:
-            before, after = _slower(old, self._made_at), _slower(rate, self._made_at)
+            before, after = old.within(self._made_at), rate.within(self._made_at)
             owed = -balance * per_token * after.tokens * before.period_ns
             balance = -(owed // (self._per_token * after.period_ns * before.tokens))
         else:
@@ -441,10 +450,6 @@ class TokenBucket:
                 balance = self._capacity
             self._balance = balance
         return self._balance
-
-
-def _slower(rate: Rate, other: Rate) -> Rate:
-    return rate if rate.tokens * other.period_ns <= other.tokens * rate.period_ns else other
 
 
 def _parts(rate: Rate, ppm: int) -> tuple[int, int]:

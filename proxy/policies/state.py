@@ -14,7 +14,7 @@ import msgspec
 from limiter.levels import About, Setting
 from limiter.names import EACH, MOST_FORMS, form_of, is_pattern
 from limiter.policies import Policies, PolicyTarget, Value
-from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate, rate
+from limiter.token_bucket import DIRECTIONS, Direction, Limit, rate
 from proxy.config.sources import cut
 from proxy.policies.bodies import (
     NO_LIMIT,
@@ -331,18 +331,14 @@ def _looser_figure(operators: Limit, own: Limit, sustained: str, peak: str, *, i
     word = "bytes" if sustained == "size" else sustained
     if own_rate is None or most is None:
         return ""
-    if _exceeds(own_rate, most):
+    if own_rate.is_above(most):
         return f"{word}: the rate is higher"
     if is_own_form and own_rate.burst > most.burst:  # Pulsar's form has no burst: the operator's holds for it
         default = " by default" if own_rate.burst == rate(own_rate.tokens, own_rate.period_ns).burst else ""
         return f"burst_{word}: {own_rate.burst}{default} is more than {most.burst}"
-    if own_peak is not None and most_peak is not None and _exceeds(own_peak, most_peak):
+    if own_peak is not None and most_peak is not None and own_peak.is_above(most_peak):
         return f"peak_{word}: the rate is higher"
     return ""
-
-
-def _exceeds(one: Rate, other: Rate) -> bool:
-    return one.tokens * other.period_ns > other.tokens * one.period_ns
 
 
 def targets_from(target: PolicyTarget, policies: Policies) -> Iterator[PolicyTarget]:
