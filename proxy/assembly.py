@@ -33,7 +33,7 @@ from proxy.counters import Counters
 from proxy.credential_files import CredentialFiles
 from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force
-from proxy.drain import DrainService
+from proxy.drain import DrainCause, DrainService
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
@@ -291,7 +291,7 @@ class Proxy:
             self.drain.end()
             return
         self._is_to_end = True
-        self.drain.begin("SIGTERM")
+        self.drain.begin(DrainCause.SIGTERM)
         self.end_after_drain()
 
     def end_after_drain(self) -> None:
@@ -306,7 +306,7 @@ class Proxy:
         """Serve as before the takeover, which has failed; a drain with another cause goes on."""
         if not self._is_to_end:
             self._ends.cancel()
-            if self.drain.cause == "takeover":
+            if self.drain.cause is DrainCause.TAKEOVER:
                 self.drain.cancel()
         await self.addresses.accept_again()
 
@@ -569,7 +569,7 @@ class Handed:
     def leave(self) -> None:
         """Have all clients leave, and end then."""
         self._manager.replaced(self._process)
-        self._proxy.drain.begin("takeover", is_replaced=True)
+        self._proxy.drain.begin(DrainCause.TAKEOVER)
         self._proxy.end_after_drain()
 
     async def release(self) -> None:

@@ -54,6 +54,15 @@ class Phase(StrEnum):
     DRAINED = "drained"
 
 
+class DrainCause(StrEnum):
+    """The cause of a drain."""
+
+    SIGTERM = "SIGTERM"
+    REST = "rest"
+    TAKEOVER = "takeover"
+    """Another process listens already: no balancer has to notice, so the first client leaves at once."""
+
+
 class DrainOutcome(StrEnum):
     """How a drain ended."""
 
@@ -206,7 +215,7 @@ class DrainService:
         note: Writes a begin and an early end into the audit log, with their author.
 
     Attributes:
-        cause: What began the drain: `SIGTERM`, `rest` or `takeover`; empty before.
+        cause: The cause of the drain; None before.
         begun_at_ns: The time of the begin, nanoseconds since 1970.
     """
 
@@ -218,7 +227,7 @@ class DrainService:
         note: Callable[[Action, Principal], object] = lambda _action, _author: None,
     ) -> None:
         self._note = note
-        self.cause = ""
+        self.cause: DrainCause | None = None
         self.begun_at_ns = 0
         self._times = DrainTimes.of(section)
         self._engine = engine
@@ -263,25 +272,25 @@ class DrainService:
         moved, left = self.moved, f"{self.connections} connections with {self.streams} streams left"
         return f"draining ({self.cause}), {self.phase}: {moved['connections']} connections moved, {left}"
 
-    def begin(self, cause: str, author: Principal | None = None, *, is_replaced: bool = False) -> None:
+    def begin(self, cause: DrainCause, author: Principal | None = None) -> None:
         """Begin to drain; only the first call counts.
 
         Args:
-            cause: See `cause`.
+            cause: The cause.
             author: The author of the request; None: the cause is.
-            is_replaced: Another process listens already, so no balancer has to notice: the first client leaves at once.
         """
         if self._plan is not None:
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
-        times = replace(self._times, delay=0) if is_replaced else self._times
+        is_takeover = cause is DrainCause.TAKEOVER
+        times = replace(self._times, delay=0) if is_takeover else self._times
         self._plan = DrainPlan(times, self._engine.clock())
         self._over.clear()
         self._counters.draining = 1
         seconds = {name: getattr(times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
         if self.connections:
             structlog.get_logger().info("draining", cause=cause, connections=self.connections, **seconds)
-        if not is_replaced:  # the next process has the audit log then
+        if not is_takeover:  # the next process has the audit log then
             effect = f"began to drain: {self.connections} connections, {self.streams} producers and consumers"
             self._note(Action(ActionKind.DRAIN, "", effect), author or Principal(cause, ""))
         self._tasks.start(self._run(self._plan), "drain")
@@ -290,15 +299,15 @@ class DrainService:
         """Return when a drain is over."""
         await self._over.wait()
 
-    def end(self, cause: str = "SIGTERM") -> None:
+    def end(self, signal: str = "SIGTERM") -> None:
         """End the drain now; before one, only note that the process ends without.
 
         Args:
-            cause: The signal that ends it.
+            signal: The name of the signal that ends it.
         """
         if self.phase is not Phase.DRAINED:
             effect = f"ended at once, with {self.connections} connections that had not gone on elsewhere"
-            self._note(Action(ActionKind.DRAIN, "", effect), Principal(cause, ""))
+            self._note(Action(ActionKind.DRAIN, "", effect), Principal(signal, ""))
         if self._plan is not None:
             self._plan.end(DrainOutcome.ENDED)
             self._over.set()
@@ -306,7 +315,7 @@ class DrainService:
     def cancel(self) -> None:
         """Let clients in again, as no other process serves them; those that have begun to leave come back."""
         if self._plan is not None:
-            self._plan, self.cause, self.begun_at_ns = None, "", 0
+            self._plan, self.cause, self.begun_at_ns = None, None, 0
             self._counters.draining = 0
             self._engine.admission.open()
             leaving, self._leaving = self._leaving, {}

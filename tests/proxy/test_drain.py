@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from proxy.drain import DrainOutcome, DrainService, Phase
+from proxy.drain import DrainCause, DrainOutcome, DrainService, Phase
 from proxy.policies.keys import Principal
 from proxy.policies.store import Action
 from proxy.server import Server
@@ -44,7 +44,7 @@ class Draining:
         self.audited.append((author.name, action.effect))
 
     def begin(self) -> None:
-        self.world.loop.run(self.service.begin, "SIGTERM")
+        self.world.loop.run(self.service.begin, DrainCause.SIGTERM)
 
     def advance(self, seconds: float, *brokers: Peer) -> None:
         """Let time pass; the brokers answer each CLOSE within a tenth of a second."""
@@ -74,7 +74,7 @@ def hang_up(*clients: Peer) -> None:
 def test_process_without_clients_is_drained_at_once(draining: Draining) -> None:
     draining.begin()
     assert draining.state == (Phase.DRAINED, DrainOutcome.MOVED)
-    draining.world.loop.run(draining.service.begin, "rest")
+    draining.world.loop.run(draining.service.begin, DrainCause.REST)
     assert draining.service.cause == "SIGTERM"
 
 
@@ -172,7 +172,7 @@ def test_held_entries_are_left_to_the_client_when_time_is_short(make_world: Make
 
 def test_begin_and_early_end_are_audited_with_their_author(draining: Draining) -> None:
     publisher(draining.world)
-    draining.world.loop.run(draining.service.begin, "rest", Principal("ops", "192.0.2.7"))
+    draining.world.loop.run(draining.service.begin, DrainCause.REST, Principal("ops", "192.0.2.7"))
     draining.begin()
     draining.world.loop.run(draining.service.end)
     draining.world.loop.run(draining.service.end)
@@ -196,7 +196,7 @@ def test_a_drain_that_was_taken_back_may_begin_again(make_world: Make) -> None:
     draining = Draining(make_world(drain={"delay": 5, "period": 1, "timeout": 30}))
     publisher(draining.world)
     service, loop = draining.service, draining.world.loop
-    loop.run(lambda: service.begin("takeover", is_replaced=True))
+    loop.run(service.begin, DrainCause.TAKEOVER)
     draining.advance(0.1)
     assert service.phase is Phase.MOVING
     loop.run(service.end)

@@ -7,7 +7,7 @@ from aiohttp import web
 from proxy.admin.handlers import caller_of, described
 from proxy.admin.in_force import moment
 from proxy.admin.refusals import refusal
-from proxy.drain import DrainService
+from proxy.drain import DrainCause, DrainService
 
 
 class ShownDrain(TypedDict):
@@ -52,7 +52,7 @@ class DrainRest:
         """Begin to drain; the answer comes at once. Without clients the process runs on, until SIGTERM."""
         if self._drain is None:
             return _none()
-        self._drain.begin("rest", caller_of(request))
+        self._drain.begin(DrainCause.REST, caller_of(request))
         return web.json_response(_shown(self._drain), status=202)
 
 
@@ -63,7 +63,7 @@ def _none() -> web.Response:
 def _shown(drain: DrainService) -> ShownDrain:
     return {
         "phase": drain.phase,
-        "cause": drain.cause or None,
+        "cause": drain.cause,
         "since": moment(drain.begun_at_ns) if drain.cause else None,
         "outcome": drain.outcome,
         "connections": drain.connections,
