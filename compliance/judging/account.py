@@ -21,23 +21,22 @@ A line has the amount that passed in its span, without the times. So `least` and
 the line has the bucket's balance at its end.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
+from compliance.judging.change_watch import ChangeWatch
 from compliance.judging.containment import ContainmentReplay
-from compliance.judging.entitlement import BalanceBounds, OwedSums, Starvation, WaitedLine
+from compliance.judging.entitlement import BalanceBounds, OwedSums, WaitedLine, rounding_of
 from compliance.judging.facts import DoubtFacts, Judged, KeptFacts, Minute, Spelling, moment
 from compliance.judging.lines import (
     BUCKETS,
     CONTIGUOUS_S,
     CONTIGUOUS_US,
     LATE_S,
-    OWED_WINDOW_S,
     ROUNDING,
     SAME_WAIT_S,
     Line,
@@ -47,6 +46,7 @@ from compliance.judging.lines import (
     in_force,
     place_of,
 )
+from compliance.judging.starvation import StarvationWatch
 from compliance.schema import OBSERVED, REJECTING
 
 _NO_STEP = Step()
@@ -73,11 +73,8 @@ class LimiterAccount:
         self._owing = OwedSums()
         self._before: Line | None = None
         self._until_us: int | None = None
-        self._pending = deque(notes.values)
-        """Changes of its own value that no line has decided; `_was` is the last line before the first of them."""
-        self._was: Line | None = None
-        self._starving: Starvation | None = None
-        self._largest_offered = (0, 0)
+        self._changes = ChangeWatch(notes.values)
+        self._starvation = StarvationWatch()
         self._has_streams = self._differs = self._is_named = False
         self._unclaimed: Line | None = None
         """The first line with an amount, if no stream has a line up to then."""
@@ -109,8 +106,8 @@ class LimiterAccount:
         denied_s = self._denied(lines, streams) if streams else 0.0
         for each in lines:
             line = self._as_long_as_it_may_be(each)
-            if self._pending:
-                self._look_at_changes(line)
+            for text in self._changes.contradicted(line, self._before):
+                self._doubt("change", text, (line,))
             # The lesser amount of the two accounts counts as served.
             served = tuple(map(min, line.passed, amounts)) if amounts != passed and len(lines) == 1 else line.passed
             step = self._step(line)
@@ -123,7 +120,9 @@ class LimiterAccount:
             if self._differs:
                 is_last = each is lines[-1]
                 over = self._replay_streams(line, step, amounts if is_last else (0, 0), streams) or over
-            starved_s = line.duration_s if self._starved(line, streams) else 0.0
+            starved = self._starvation.look(line, streams, self._before)
+            self._doubt("starved", starved, (*streams, line))
+            starved_s = line.duration_s if starved else 0.0
             self._count(line, over=over, short=self._serve(line, served, denied_s, starved_s, streams))
             self._go_on_from(line)
         self._until_us = max(line.at_us[1] for line in lines)
@@ -148,9 +147,7 @@ class LimiterAccount:
     def _look_at_values(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         """Compare the limit that streams' lines name with the limiter's own, unless it has just changed."""
         for stream in streams:
-            offered, largest = stream.largest_offered, self._largest_offered
-            if offered[0] > largest[0] or offered[1] > largest[1]:
-                self._largest_offered = max(offered[0], largest[0]), max(offered[1], largest[1])
+            self._starvation.came(stream)
             own, (least, most) = lines[0].rates, (stream.least_limit, stream.limit)
             is_same = least == most and most[0] in {None, own[0]} and most[1] in {None, own[1]}
             if is_same and len(lines) == 1 and lines[0].mode != OBSERVED:
@@ -170,28 +167,6 @@ class LimiterAccount:
                         )
                         self._doubt("value", text + ("none" if value is None else f"{value:,.6g}"), (stream, *lines))
 
-    def _look_at_changes(self, line: Line) -> None:
-        """Doubt a limit that goes on as before although a setting of its own has another value.
-
-        With many changes at once, each limiter's line ends when its own value changes: so a line that begins at a
-        change decides nothing yet.
-        """
-        pending = self._pending
-        while pending and not line.is_before(pending[0]):
-            change, was = pending[0], self._was
-            if line.begins_at(change):
-                return
-            pending.popleft()
-            if pending and self._before and self._before.is_before(pending[0]):
-                self._was = self._before
-            # Of two changes of one setting between the two lines, the second one may have undone the first.
-            own = [other for other in self._notes.values if other.setting == change.setting]
-            is_only = was and not any(was.seq < other.seq < line.seq for other in own if other is not change)
-            if was and is_only and was.value == line.value and change.is_in_vain(line.source, *line.rates[:2]):
-                self._doubt("change", f"{change.text}, and its next line still has the old value", (line,))
-        if pending:
-            self._was = line
-
     def close(self) -> Judged:
         """Return the verdict's facts: windows, amounts owed, minutes, contradictions."""
         if self._before and self._owing.is_perhaps_short:
@@ -199,11 +174,7 @@ class LimiterAccount:
         if self._unclaimed is not None:
             text = f"it passed {self._unclaimed_messages:,} messages before any stream under it has a line"
             self._doubt("no streams", text, (self._unclaimed,))
-        removed_us = None
-        for change in self._notes.values if self._before else ():
-            # The last line ends at the change, or earlier if no stream used the limit.
-            if self._before and change.at_us >= self._before.at_us[1] - CONTIGUOUS_US:
-                removed_us = change.at_us if change.removes(self._before.source) else None
+        removed_us = self._changes.removed_us(self._before)
         windows = [replay.facts(self._limiter) for replay in (*self._over, *self._streams)]
         minutes = self._minutes.values()
         kept = KeptFacts(
@@ -259,7 +230,7 @@ class LimiterAccount:
             if balance is None or now is None:
                 return False
             taken = line.passed[bucket % 2] + line.overflow[bucket]
-            if abs(balance + rate * (gap_s + line.duration_s) - taken - now) > _rounding(rate):
+            if abs(balance + rate * (gap_s + line.duration_s) - taken - now) > rounding_of(rate):
                 return False
         return True
 
@@ -330,43 +301,6 @@ class LimiterAccount:
 
     # ---- entitlement
 
-    def _starved(self, line: Line, streams: Sequence[StreamsLine]) -> bool:
-        """Return whether a stream waited while more than twice its part of the limit passed, at equal shares."""
-        now = next((stream.starving for stream in streams if stream.starving is not None), None)
-        if now is None or line.mode == OBSERVED or not any(line.rates[:2]):
-            self._starving = None
-            return False
-        name, held, passed, is_alone = now
-        if self._starving is None or self._starving.stream != name:
-            self._starving = Starvation(name, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
-        starving = self._starving
-        if any(passed) or (self._before is not None and self._before.rates != line.rates):
-            # Its first entry has changed, or may take longer at another limit.
-            starving.held_s = max(starving.held_s, _seconds_of(line, self._first_entry(held, is_alone=is_alone)))
-        starving.passed += passed[0]
-        starving.own_s += _seconds_of(line, passed)
-        starving.members = max(starving.members, sum(stream.members for stream in streams))
-        starving.entry_s = max(starving.entry_s, _seconds_of(line, line.largest))
-        starving.served_s += _seconds_of(line, line.passed)
-        starving.waited_s += line.duration_s
-        for stream in streams:
-            if stream.most_served is not None:
-                other, messages = stream.most_served
-                starving.served[other] = starving.served.get(other, 0) + messages
-        share_s = 2 * (starving.members + 1) * (starving.held_s + starving.own_s + 2 * starving.entry_s)
-        if starving.waited_s < OWED_WINDOW_S or starving.served_s < share_s:
-            return False
-        waited = f"{starving.stream} waited {starving.waited_s:,.0f} s on it and passed {starving.passed or 'nothing'}"
-        others = f"while {starving.served_s:,.0f} s' worth of it passed"
-        most = max(starving.served.items(), key=itemgetter(1), default=("", 0))
-        most_served = f", {most[1]:,} messages of {most[0]}" if most[1] and most[0] != name else ""
-        self._doubt("starved", f"{waited}, {others}{most_served}", (*streams, line))
-        return True
-
-    def _first_entry(self, held: tuple[int, int], *, is_alone: bool) -> tuple[int, ...]:
-        """Return the largest possible first entry: all that is held; if only this limit holds it, no more than came."""
-        return tuple(map(min, held, self._largest_offered)) if is_alone else held
-
     def _denied(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> float:
         """Return the seconds that a stream waited by its own line, and that the limiter's line lacks."""
         if not streams or not all(line.is_in_force for line in lines):
@@ -413,7 +347,9 @@ class LimiterAccount:
         for held in on:
             unit = held.unit
             bounds = held.after(line, served[unit], line.largest[unit], closed_s if len(on) == 1 else None)
-            vanished_s = max(vanished_s, self._settle(line, held, bounds))
+            lost_s, text = held.settle(line, bounds)
+            self._doubt("books", text, (line,))
+            vanished_s = max(vanished_s, lost_s)
         if waited_s <= 0:
             return None
         if line.lacks_share:
@@ -443,7 +379,7 @@ class LimiterAccount:
         else:
             confirmed_s = sum(stream.crossing_wait_s for stream in streams)
         doubtful_s = max(0.0, line.reserved_s - confirmed_s)
-        if not any(self._largest_offered[held.unit] >= held.burst for held in self._on):
+        if not any(self._starvation.largest_offered[held.unit] >= held.burst for held in self._on):
             full_s = waited_s - line.idle_s - sum(held.with_room_s(line) for held in self._on)
             doubtful_s = max(doubtful_s, min(line.reserved_s, full_s))
         return min(max(0.0, waited_s), doubtful_s)
@@ -503,42 +439,6 @@ class LimiterAccount:
         self._owing.still_s += still_s
         return late_s - still_s
 
-    def _settle(self, line: Line, held: BalanceBounds, bounds: tuple[float, float]) -> float:
-        """Settle a bucket's balance after the line; returns the seconds' worth of tokens that it lost.
-
-        Args:
-            line: The line.
-            held: The bucket's balance before the line.
-            bounds: As `BalanceBounds.after`.
-        """
-        bucket, taken = held.bucket, line.passed[held.unit]
-        balance, before, (least, most) = line.tokens[bucket], held.logged, bounds
-        held.logged = balance
-        if balance is None:
-            held.least, held.most = least, most
-            return 0.0
-        held.least = held.most = balance
-        if balance >= 0:
-            held.made_low = held.rate
-        elif taken:
-            held.made_low = min(held.made_low, held.rate)
-        if before is not None:
-            expected = before + held.rate * line.duration_s - line.overflow[bucket] - taken
-            tolerance = _rounding(held.rate)
-            missing = expected - balance
-        else:
-            tolerance = 0.01 + held.rate * (1e-4 + 1e-3 * held.gap_s)
-            # Tokens without room may have come before the line.
-            least -= line.overflow[bucket]
-            missing = least - balance if balance < least else min(0.0, most - balance)
-            expected = balance + missing
-        if abs(missing) <= tolerance:
-            return 0.0
-        unit = BUCKETS[held.unit]
-        text = f"its bucket should hold {expected:,.2f} {unit} at the end of the line, and holds {balance:,.2f}"
-        self._doubt("books", text, (line,))
-        return max(0.0, missing) / held.rate
-
     # ---- out
 
     def _count(self, line: Line, *, over: bool, short: float | None) -> None:
@@ -559,8 +459,10 @@ class LimiterAccount:
             minute.waited_s += min(line.waited_s, line.duration_s)
             minute.short_s += short
 
-    def _doubt(self, kind: str, text: str, lines: Sequence[Line | StreamsLine]) -> None:
-        """Keep the first contradiction of each kind, and how many there are."""
+    def _doubt(self, kind: str, text: str | None, lines: Sequence[Line | StreamsLine]) -> None:
+        """Keep the first contradiction of each kind, and how many there are; without a text there is none."""
+        if not text:
+            return
         doubt = self._doubts.get(kind)
         if doubt is not None:
             self._doubts[kind] = msgspec.structs.replace(doubt, times=doubt.times + 1)
@@ -577,11 +479,6 @@ class LimiterAccount:
         )
 
 
-def _rounding(rate: float) -> float:
-    """Return the tokens by which a balance may differ from the sum of the line's other fields, at this rate."""
-    return 0.01 + CONTIGUOUS_S * rate
-
-
 def _shared_s(line: Line, taken: Sequence[int], messages: BalanceBounds, size: BalanceBounds) -> float:
     """Return the seconds for which the spans of the two buckets of messages and bytes overlap at the least.
 
@@ -591,11 +488,6 @@ def _shared_s(line: Line, taken: Sequence[int], messages: BalanceBounds, size: B
     if not taken[1] or not line.largest[1] or line.rates[0] is None or line.rates[1] is None:
         return 0.0
     return taken[1] * min(1 / size.rate, 1 / (line.largest[1] * messages.rate))
-
-
-def _seconds_of(line: Line, amount: Sequence[int]) -> float:
-    """Return the seconds that a line's limit takes for an amount of messages and bytes."""
-    return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)
 
 
 def _sums(lines: Sequence[Line | StreamsLine]) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from compliance.judging.facts import EntitlementFacts, moment
 from compliance.judging.lines import (
+    BUCKETS,
     CLOCK_RESOLUTION_S,
     CONTIGUOUS_S,
     LATE_S,
@@ -25,6 +26,11 @@ from compliance.judging.lines import (
 
 _THOUSANDTH = 0.001
 """Lines have balances in thousandths of a token."""
+
+
+def rounding_of(rate: float) -> float:
+    """Return the tokens by which a balance may differ from the sum of the line's other fields, at this rate."""
+    return 0.01 + CONTIGUOUS_S * rate
 
 
 @dataclass
@@ -163,29 +169,46 @@ class BalanceBounds:
             return line.overflow[self.bucket] / self.rate
         return inf if balance is None else (line.overflow[self.bucket] + max(0.0, balance)) / self.rate
 
+    def settle(self, line: Line, bounds: tuple[float, float]) -> tuple[float, str]:
+        """Settle the balance after a line.
+
+        Args:
+            line: The line.
+            bounds: As `after` returns them.
+
+        Returns:
+            The seconds' worth of tokens that it lost, and the contradiction in words; empty for none.
+        """
+        taken, balance, before = line.passed[self.unit], line.tokens[self.bucket], self.logged
+        least, most = bounds
+        self.logged = balance
+        if balance is None:
+            self.least, self.most = least, most
+            return 0.0, ""
+        self.least = self.most = balance
+        if balance >= 0:
+            self.made_low = self.rate
+        elif taken:
+            self.made_low = min(self.made_low, self.rate)
+        if before is not None:
+            expected = before + self.rate * line.duration_s - line.overflow[self.bucket] - taken
+            tolerance, missing = rounding_of(self.rate), expected - balance
+        else:
+            tolerance = 0.01 + self.rate * (1e-4 + 1e-3 * self.gap_s)
+            # Tokens without room may have come before the line.
+            least -= line.overflow[self.bucket]
+            missing = least - balance if balance < least else min(0.0, most - balance)
+            expected = balance + missing
+        if abs(missing) <= tolerance:
+            return 0.0, ""
+        unit = BUCKETS[self.unit]
+        text = f"its bucket should hold {expected:,.2f} {unit} at the end of the line, and holds {balance:,.2f}"
+        return max(0.0, missing) / self.rate, text
+
     @property
     def owed_rate(self) -> float:
         """The least rate that the bucket owes: a burst smaller than a late timer's worth lets less pass."""
         return min(self.rate, max(self.burst, 1.0) / LATE_S)
-
-
-@dataclass
-class Starvation:
-    """A stream that waits and passes little, for as long as it does; in seconds, and seconds of the limit.
-
-    `held_s` is the largest size that its first entry may have; `own_s` is the amount that the stream passed.
-    """
-
-    stream: str
-    held_s: float
-    own_s: float = 0.0
-    passed: int = 0
-    members: int = 0
-    entry_s: float = 0.0
-    served_s: float = 0.0
-    waited_s: float = 0.0
-    served: dict[str, int] = field(default_factory=dict)
-    """Messages by stream that got most in a line, in the lines in which it did."""
 
 
 class WaitedLine(Struct, array_like=True):
