@@ -10,6 +10,7 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
     "limits": ("bench.limits.command", "a real broker's own limits beside Sluice's"),
     "fleets": ("bench.fleets", "what happens to fleets before a real cluster"),
     "processes": ("bench.processes", "what a message costs in two processes that share a limit, beside one"),
+    "leaving": ("bench.leaving", "what clients notice of a restart, beside a broker's unload"),
     "compliance": ("bench.compliance_job", "the Spark job beside Spark's own reading of the same files"),
     "hostile": ("bench.hostile.command", "what each kind of hostile connection costs"),
     "neighbour": ("bench.hostile.neighbour", "the delay of one client beside a busy crowd"),
