@@ -27,7 +27,7 @@ from proxy.counters import Counters
 from proxy.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
 from proxy.runtime import Heap
 from proxy.session.keep_alive import Vitals, set_options, vitals_of
-from proxy.slices import CallsInSlices, Slices, Work
+from proxy.slices import Slices, Work
 from proxy.tls.transport import MOST_RECORDS, TlsBuffers, TlsFailure, TlsTransport
 
 LEAST_READ: Final = 256 * 1024
@@ -533,7 +533,7 @@ class TransportContext:
                 self.buffer.views[-1],
                 records.data,
                 records.views[-1][:MOST_RECORDS],
-                CallsInSlices(self._slices, Work.HANDSHAKES),
+                self._slices,
             )
         return self._tls
 
@@ -619,6 +619,7 @@ class PeerTransport(Throttled):
     Attributes:
         owner: Handles all events.
         group: The connections of clients of the same address; None before the address is known, and after the end.
+        has_kept: TLS has records that were read and are not opened.
         receiver: If set, takes the bytes read, in place of the owner (`hand_to`).
         writer: Sends bytes to the peer.
 
@@ -639,6 +640,7 @@ class PeerTransport(Throttled):
         "_transport",
         "bytes_read",
         "group",
+        "has_kept",
         "owner",
         "receiver",
         "side",
@@ -651,6 +653,7 @@ class PeerTransport(Throttled):
         self.bytes_read = 0
         self.receiver: Receiver | None = None
         self.group: AddressGroup | None = None
+        self.has_kept = False
         self.writer = SocketWriter(shared.coalescer, shared.unsent if side == "client" else None)
         self.owner = owner
         self._line = shared.line
@@ -867,7 +870,7 @@ class PeerTransport(Throttled):
         """Read again, unless there is a new pause reason; the loop reports the end of the stream again."""
         if self._transport is None or self._transport.is_closing() or self.pause_reasons:
             return
-        if self._is_at_end or self.group is None or not self.group.resume(self):
+        if self._is_at_end or self.has_kept or self.group is None or not self.group.resume(self):
             self.start_reading()
 
     def join(self, group: AddressGroup | None) -> None:

@@ -4,21 +4,26 @@
            ◀══               ◀──records──              ◀──bytes──
 
 OpenSSL works on memory here (`ssl.MemoryBIO`), and nothing waits in this layer: all records that were read are opened
-at once, and all bytes that are written become records at once. So the raw socket shows whether bytes can be read, the
-raw transport's buffer has all unsent bytes, and a pause of the raw transport pauses all. The loop's own TLS has none of
-these three properties, ends both directions when the peer ends one, and takes 256 KiB of addresses for each connection.
+at once, unless they are very many, and all bytes that are written become records at once. So the raw socket shows
+whether bytes can be read, the raw transport's buffer has all unsent bytes, and a pause of the raw transport pauses all.
+The loop's own TLS has none of these three properties, ends both directions when the peer ends one, and takes 256 KiB of
+addresses for each connection.
 
     handshake ──▶ secured ──close_notify, or the end of the peer's bytes──▶ at end, may still be written to
         └──────────┴─ broken, refused ─▶ failed: the alert is sent, further bytes are discarded, closed
 
 A step of a handshake costs as much as a thousand messages, for the signature of a server's key. So steps are units of
 work that all connections share (`Work.HANDSHAKES`). A connection that waits for its step is not read.
+
+A record of one byte costs as much as one of hundreds. So records are units of work as well (`Work.RECORDS`): those for
+which a turn has no budget are kept, and the connection is not read until they have been opened.
 """
 
 import asyncio
 import contextlib
 import ssl
 import time
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any, Final, Protocol, cast
 
@@ -26,10 +31,20 @@ from mypy_extensions import i64
 
 from protocol.frames import foreign_protocol
 from proxy.read_scheduler import AddressGroup, Reader
-from proxy.slices import CallsInSlices
+from proxy.slices import CallsInSlices, Slices, Work
 
 MOST_RECORDS: Final = 256 * 1024
 """Bytes of records that are read at once."""
+_MOST_FINE: Final = 64 * 1024
+"""Bytes that are read at once of a connection whose last records were small."""
+_COARSE: Final = 1024
+"""Least mean bytes of records that are not small."""
+MOST_KEPT: Final = 16 * 1024 * 1024
+"""Bytes of records that wait to be opened, of all connections, from which on small records are read a few at a time."""
+RECORDS_OF_UNIT: Final = 100
+"""Records that are opened in one unit of work: 50 µs."""
+_FEW: Final = 8
+"""Records that are opened without a look at the turn's budget."""
 _RECORD: Final = 16 * 1024
 """Most bytes in a record (RFC 8446, section 5.1)."""
 _HEADER: Final = 5
@@ -138,22 +153,31 @@ def _why_no_tls(first_bytes: bytes) -> str:
     return "speaks no TLS on a port that does: use pulsar+ssl://, not pulsar://, for this address"
 
 
-def whole_records(data: bytes, size: int) -> int:
-    """Return how many of the first `size` bytes of `data` are whole records; `size`, if they are no records.
+def first_records(data: bytes, begin: int, size: int, most: int) -> tuple[int, int]:
+    """Return the end, and the number, of the first whole records in bytes of a buffer.
 
-    OpenSSL names the error of other bytes. It also raises an exception for an incomplete record, which costs as much as
-    to open a quarter of a record: so such a record is not given to it.
+    Bytes that are no records count as one: OpenSSL names their error. It also raises an exception for an incomplete
+    record, which costs as much as to open a quarter of a record: so such a record is not given to it.
+
+    Args:
+        data: The buffer.
+        begin: The begin of the first record.
+        size: The end of the bytes.
+        most: The most records.
     """
-    at: i64 = 0
+    at: i64 = begin
     end: i64 = size
-    while at + _HEADER <= end:
+    count: i64 = 0
+    left: i64 = most
+    while at + _HEADER <= end and count < left:
         length: i64 = data[at + 3] << 8 | data[at + 4]
         if not _FIRST_KIND <= data[at] <= _LAST_KIND or data[at + 1] != _MAJOR or length > _MOST_SEALED:
-            return size
+            return size, count + 1
         if at + _HEADER + length > end:
             break
         at += _HEADER + length
-    return at
+        count += 1
+    return at, count
 
 
 class TlsBuffers:
@@ -167,9 +191,12 @@ class TlsBuffers:
         opened_view: A writable view of the same memory, longer than any read by a record.
         records: Memory for the records of one read.
         records_view: A writable view of the same memory, of MOST_RECORDS bytes.
-        handshakes: Makes the steps of all handshakes.
+        slices: Does the steps of handshakes, and opens records for which a turn has no budget.
 
     Attributes:
+        handshakes: Makes the steps of all handshakes.
+        opening: Opens records that are kept.
+        kept: Bytes of records that are kept.
         places: Views of `opened`: each begins one full record after the one before.
         incoming, outgoing: OpenSSL reads from the first and writes to the second.
     """
@@ -180,15 +207,33 @@ class TlsBuffers:
         opened_view: memoryview,
         records: bytes,
         records_view: memoryview,
-        handshakes: CallsInSlices,
+        slices: Slices,
     ) -> None:
-        self.handshakes = handshakes
+        self.handshakes = CallsInSlices(slices, Work.HANDSHAKES)
+        self.opening = CallsInSlices(slices, Work.RECORDS)
+        self.kept = 0
+        self._uncharged = 0
+        self._slices = slices
         self.opened = opened
         self.records = records
         self.records_view = records_view
         self.places = tuple(opened_view[at:] for at in range(0, len(opened_view), _RECORD))
         self.incoming = ssl.MemoryBIO()
         self.outgoing = ssl.MemoryBIO()
+
+    def records_left(self) -> int:
+        """Return the number of records for which this turn of the loop has budget left."""
+        return RECORDS_OF_UNIT * self._slices.left_own(Work.RECORDS)
+
+    def measured(self) -> AbstractContextManager[None]:
+        """Measure the block as the opening of records."""
+        return self._slices.measure(Work.RECORDS)
+
+    def charge(self, records: int) -> None:
+        """Count records that were opened against the turn's budget."""
+        units, self._uncharged = divmod(self._uncharged + records, RECORDS_OF_UNIT)
+        if units:
+            self._slices.charge(Work.RECORDS, units)
 
 
 class Keeper(Protocol):
@@ -208,10 +253,17 @@ class Keeper(Protocol):
 
 
 class Secured(Keeper, Reader, Protocol):
-    """The transport of a session that has TLS: a `PeerTransport`."""
+    """The transport of a session that has TLS: a `PeerTransport`.
+
+    Attributes:
+        group: The connections of the same client address.
+        bytes_read: The number of opened bytes.
+        has_kept: Records were read and are not opened: the socket does not show that.
+    """
 
     group: AddressGroup | None
     bytes_read: int
+    has_kept: bool
 
     def take(self, data: bytes, size: int) -> None:
         """Take the first `size` bytes of `data`."""
@@ -260,12 +312,15 @@ class TlsTransport:
         "_has_begun",
         "_is_at_end",
         "_is_closing",
+        "_is_coarse",
         "_is_end_owed",
         "_is_failed",
         "_is_secured",
         "_is_shut",
         "_is_waiting",
         "_keeper",
+        "_kept",
+        "_opened_to",
         "_peer",
         "_raw",
         "_ssl",
@@ -297,6 +352,9 @@ class TlsTransport:
         self._is_shut = False
         self._is_closing = False
         self._is_waiting = False
+        self._is_coarse = False
+        self._kept = b""
+        self._opened_to = 0
         self._answered = 0
         self._discarded = 0
         self._tail = b""
@@ -337,13 +395,19 @@ class TlsTransport:
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return the memory to read into, after the part of a record that came before."""
-        view, tail = self._buffers.records_view, self._tail
-        if not self._is_secured:
-            view = view[:MOST_UNSECURED]
+        view, tail = self._buffers.records_view[: self._most_read()], self._tail
         if not tail:
             return view
         view[: len(tail)] = tail
         return view[len(tail) :]
+
+    def _most_read(self) -> int:
+        """Return the bytes that are read at once: so many that few of small records have to be kept."""
+        if not self._is_secured:
+            return MOST_UNSECURED
+        if self._is_coarse:
+            return MOST_RECORDS
+        return _MOST_FINE if self._buffers.kept < MOST_KEPT else MOST_UNSECURED
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle `nbytes` bytes of records that were read."""
@@ -351,7 +415,7 @@ class TlsTransport:
         if self._is_closing or self._is_at_end:
             self._discard(nbytes)
             return
-        size = len(self._tail) + nbytes
+        size, most = len(self._tail) + nbytes, self._most_read()
         group = peer.group
         if group is not None and group.is_crowded:
             began = group.begin(peer)
@@ -359,7 +423,7 @@ class TlsTransport:
             group.end(peer, began)
         else:
             self.feed(self._buffers.records, size)
-        if size < MOST_RECORDS:
+        if size < most:
             peer.was_read()
         else:
             peer.was_read_full()
@@ -385,6 +449,7 @@ class TlsTransport:
         if self._has_begun and not (self._is_secured or self._is_failed or self._is_closing):
             self._fail(TlsFailure.LEFT, f"left in the middle of the handshake{f': {exc}' if exc else ''}")
         self._is_closing = True
+        self._keep(b"")
         self._keeper.connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -406,18 +471,72 @@ class TlsTransport:
             if records[0] not in _FIRST_RECORDS:
                 self._fail(TlsFailure.PLAIN_BYTES, _why_no_tls(records[: min(8, size)]))
                 return
-        whole = whole_records(records, size)
         if self._is_secured:
-            self._tail = records[whole:size]
-            if whole:
-                self._buffers.incoming.write(memoryview(records)[:whole])
-                self._go_on()
+            self._take(records, size)
         elif size > MOST_UNSECURED:
             self._fail(TlsFailure.BROKEN, f"sends more than {MOST_UNSECURED} bytes before its TLS handshake")
         else:
             self._tail = records[:size]
-            if whole:
+            if first_records(records, 0, size, 1)[1]:
                 self._await_step()
+
+    def _take(self, records: bytes, size: int) -> None:
+        """Open all whole records; if they are many, those for which this turn has budget."""
+        end, count = first_records(records, 0, size, _FEW)
+        if count == _FEW:
+            self._take_many(records, end, size)
+            return
+        self._is_coarse = end >= _COARSE * count
+        self._tail = records[end:size]
+        if end:
+            self._buffers.incoming.write(memoryview(records)[:end])
+            self._go_on()
+
+    def _take_many(self, records: bytes, end: int, size: int) -> None:
+        """Open more than a few records, and keep those for which this turn has no budget; the few end at `end`."""
+        end, more = first_records(records, end, size, self._buffers.records_left())
+        self._buffers.charge(_FEW + more)
+        self._is_coarse = end >= _COARSE * (_FEW + more)
+        is_cut = first_records(records, end, size, 1)[1] > 0
+        self._tail = b"" if is_cut else records[end:size]
+        if is_cut:
+            self._keep(records[end:size])
+            self._raw.pause_reading()
+        with self._buffers.measured():
+            self._buffers.incoming.write(memoryview(records)[:end])
+            self._go_on()
+        if is_cut:
+            self._await_opening()
+
+    def _keep(self, records: bytes) -> None:
+        self._buffers.kept += len(records) - len(self._kept)
+        self._peer.has_kept = bool(records)
+        self._kept, self._opened_to = records, 0
+
+    def _await_opening(self) -> None:
+        """Go on with the kept records in one of the next turns, or when the peer may be read again."""
+        if self._is_closing or self._is_failed or self._is_at_end:
+            self._keep(b"")
+        elif not self._peer.is_throttled():
+            self._is_waiting = True
+            self._buffers.opening.add(self._open_kept, self._peer.group)
+
+    def _open_kept(self) -> None:
+        """Open a unit of the kept records; after the last one, read on."""
+        self._is_waiting = False
+        records, begin, size = self._kept, self._opened_to, len(self._kept)
+        if not self._is_closing and not self._is_failed and not self._is_at_end and not self._peer.is_throttled():
+            self._opened_to, _ = first_records(records, begin, size, RECORDS_OF_UNIT)
+            self._buffers.incoming.write(memoryview(records)[begin : self._opened_to])
+            is_last = not first_records(records, self._opened_to, size, 1)[1]
+            if is_last:
+                self._tail = records[self._opened_to :]
+                self._keep(b"")
+            self._go_on()
+            if is_last:
+                self._read_on()
+                return
+        self._await_opening()
 
     def _await_step(self) -> None:
         """Make a step of the handshake, now or in one of the next turns of the loop."""
@@ -431,10 +550,13 @@ class TlsTransport:
         if self._is_closing or self._is_failed:
             return
         records = self._tail
-        whole = whole_records(records, len(records))
+        whole, _ = first_records(records, 0, len(records), len(records))
         self._tail = records[whole:]
         self._buffers.incoming.write(records[:whole])
         self._go_on()
+        self._read_on()
+
+    def _read_on(self) -> None:
         if self._is_closing or self._is_waiting:
             return
         if self._keeper is self._peer:
@@ -612,8 +734,11 @@ class TlsTransport:
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on, unless the connection waits for a step of its handshake."""
+        """Read on, unless the connection waits for a step of its handshake, or records of it are kept."""
         if self._is_waiting:
+            return
+        if self._kept:
+            self._await_opening()
             return
         self._raw.resume_reading()
         if self._is_end_owed:

@@ -16,6 +16,7 @@ from proxy.fleet.service import FleetService
 from proxy.policies.keys import Principal
 from proxy.reload import Reloader
 from proxy.runtime import Searches
+from proxy.session.transport import TransportContext
 from proxy.slices import Slices, Work
 from proxy.timers import BEAT_S, READS_AT_REST
 from tests.manual_clock import ManualClock
@@ -26,6 +27,7 @@ from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.identity.keys import token_files
 from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.test_longest_turn import ONE_A_SECOND, change, with_producers
+from tests.proxy.test_tls_records import Line
 from tests.proxy.tls import Authorities
 from tests.proxy.wire import PING, connect, producer, send
 
@@ -160,6 +162,14 @@ def files_are_read_again(_folder: Path) -> Done:
     return set(counters.work_ns)
 
 
+def small_records_come(folder: Path) -> Done:
+    counters, authorities, loop = Counters(), Authorities(folder), ManualLoop(ManualClock())
+    line = Line(authorities, TransportContext(counters, Slices(counters)))
+    loop.run(line.arrives, b"".join(line.sealed(b"x") for _ in range(20)))
+    loop.close()
+    return {work for work, spent in counters.work_ns.items() if spent}
+
+
 CASES: list[tuple[Work, Callable[[Path], Done]]] = [
     (Work.LINES, partial(in_world, interval_ends)),
     (Work.POLICIES, partial(in_world, limit_appears)),
@@ -172,6 +182,7 @@ CASES: list[tuple[Work, Callable[[Path], Done]]] = [
     (Work.MEMORY, partial(in_world, memory_is_given_back)),
     (Work.MEMORY, all_objects_are_searched),
     (Work.HANDSHAKES, client_shakes_hands),
+    (Work.RECORDS, small_records_come),
     (Work.CREDENTIALS, token_is_shown),
     (Work.REQUESTS, partial(asked, "/sluice/status")),
     (Work.SCRAPES, partial(asked, "/metrics")),

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from proxy import runtime
 from proxy.counters import Counters
 from proxy.session.transport import TransportContext
-from proxy.slices import Slices
-from proxy.tls.transport import MOST_RECORDS, TlsTransport, whole_records
+from proxy.slices import AT_ONCE, Slices, Work
+from proxy.tls.transport import MOST_RECORDS, RECORDS_OF_UNIT, TlsTransport, first_records
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.tls import Authorities
@@ -29,9 +29,16 @@ class Raw(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[list[bytes]] = []
+        self.is_paused = False
 
     def set_protocol(self, protocol: Any) -> None:
         pass
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def write(self, data: Any) -> None:
         self.calls.append([data])
@@ -52,7 +59,9 @@ class Heard:
     """Keeps what was opened, read by read."""
 
     def __init__(self) -> None:
-        self.group, self.bytes_read = None, 0
+        self.tls: TlsTransport
+        self.group, self.bytes_read, self.has_kept = None, 0, False
+        self.is_paused = False
         self.reads: list[bytes] = []
         self.full: list[bool] = []
         self.failures: list[object] = []
@@ -60,8 +69,11 @@ class Heard:
     def take(self, data: bytes, size: int) -> None:
         self.reads.append(data[:size])
 
+    def is_throttled(self) -> bool:
+        return self.is_paused
+
     def resume_reading(self) -> None:
-        pass
+        self.tls.resume_reading()
 
     def was_read(self) -> None:
         self.full.append(False)
@@ -70,6 +82,9 @@ class Heard:
         self.full.append(True)
 
     def secured(self, tls: object) -> None:
+        pass
+
+    def connection_lost(self, _error: object) -> None:
         pass
 
     def tls_failed(self, _tls: object, *failure: object) -> None:
@@ -84,7 +99,7 @@ class Line:
         listener.load_cert_chain(authorities.folder / "front.pem", authorities.folder / "front.key")
         self.raw, self.heard = Raw(), Heard()
         heard: Any = self.heard
-        self.tls = TlsTransport(heard, heard, self.raw, listener, shared.tls_buffers())
+        self.heard.tls = self.tls = TlsTransport(heard, heard, self.raw, listener, shared.tls_buffers())
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = authorities.client().wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
         loop = ManualLoop(ManualClock())
@@ -132,6 +147,85 @@ def line(authorities: Authorities, shared: TransportContext) -> Line:
     return Line(authorities, shared)
 
 
+class Turns:
+    """A loop whose turns are run one by one, and connections that are read in them.
+
+    Attributes:
+        opened: The number of bytes that were opened in each turn.
+    """
+
+    def __init__(self, *lines: Line) -> None:
+        self.loop = ManualLoop(ManualClock())
+        self.lines = lines
+        self.opened: list[int] = []
+
+    def arrive(self, *records: bytes) -> None:
+        """Each connection has some records in one turn."""
+        for line, own in zip(self.lines, records, strict=True):
+            self.loop.call_soon(line.arrives, own)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Run turns until nothing is left to do."""
+        while self.loop.__dict__["_ready"]:
+            before = sum(line.heard.bytes_read for line in self.lines)
+            self.loop.stop()
+            self.loop.run_forever()
+            self.opened.append(sum(line.heard.bytes_read for line in self.lines) - before)
+
+
+@pytest.fixture
+def small(line: Line) -> bytes:
+    """Records of a byte each, more than a read takes."""
+    return b"".join(line.sealed(bytes([number % 256])) for number in range(2500))
+
+
+AT_ONCE_RECORDS = AT_ONCE[Work.RECORDS] * RECORDS_OF_UNIT
+
+
+def test_small_records_are_opened_a_bounded_number_in_a_turn(
+    authorities: Authorities, shared: TransportContext, line: Line
+) -> None:
+    """Of all connections together, and in their order."""
+    lines = [line, *(Line(authorities, shared) for _ in range(4))]
+    said = pattern(2500)
+    turns = Turns(*lines)
+    turns.arrive(*(b"".join(each.sealed(said[at : at + 1]) for at in range(len(said))) for each in lines))
+    assert max(turns.opened) <= 2 * AT_ONCE_RECORDS + len(lines) * 8, "the budget of reads, and that of all work"
+    assert [b"".join(each.heard.reads) for each in lines] == [said] * len(lines)
+    assert shared.tls_buffers().kept == 0
+    assert not any(each.raw.is_paused or each.heard.has_kept for each in lines)
+    turns.loop.close()
+
+
+def test_kept_records_await_the_end_of_a_pause(line: Line, shared: TransportContext, small: bytes) -> None:
+    line.heard.is_paused = True
+    turns = Turns(line)
+    turns.loop.call_soon(shared.tls_buffers().charge, AT_ONCE_RECORDS)
+    turns.arrive(small)
+    opened, kept = line.heard.bytes_read, shared.tls_buffers().kept
+    assert opened < 2500
+    assert kept > 0
+    assert line.raw.is_paused
+    line.heard.is_paused = False
+    turns.loop.call_soon(line.tls.resume_reading)
+    turns.go_on()
+    assert b"".join(line.heard.reads) == bytes(number % 256 for number in range(2500))
+    assert not line.raw.is_paused
+    turns.loop.close()
+
+
+def test_kept_records_of_a_lost_connection_are_dropped(line: Line, shared: TransportContext, small: bytes) -> None:
+    line.heard.is_paused = True
+    turns = Turns(line)
+    turns.loop.call_soon(shared.tls_buffers().charge, AT_ONCE_RECORDS)
+    turns.arrive(small)
+    assert line.heard.has_kept
+    line.tls.connection_lost(None)
+    assert shared.tls_buffers().kept == 0
+    turns.loop.close()
+
+
 def pattern(size: int) -> bytes:
     """Bytes of which no two pieces are alike."""
     return b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))[:size]
@@ -176,7 +270,9 @@ def test_records_are_given_to_openssl_only_when_they_are_whole(line: Line, monke
         return asked[-1]  # type: ignore[return-value]
 
     monkeypatch.setattr(ssl.SSLObject, "read", counted)
-    line.arrives(records)
+    turns = Turns(line)
+    turns.arrive(records)
+    turns.loop.close()
     assert asked == [RECORD] * (3 * MOST_RECORDS // RECORD)
     assert b"".join(line.heard.reads) == said
     assert [len(read) % RECORD for read in line.heard.reads] == [0] * len(line.heard.reads)
@@ -223,7 +319,9 @@ def test_whole_records_end_where_the_last_of_them_does(records: Sequence[bytes],
     ends = [0]
     for record in records:
         ends.append(ends[-1] + len(record))
-    assert whole_records(data, size) == max(end for end in ends if end <= size)
+    whole = max(end for end in ends if end <= size)
+    assert first_records(data, 0, size, len(ends)) == (whole, ends.index(whole))
+    assert first_records(data, 0, size, 1) == ((ends[1], 1) if whole else (0, 0))
     assert all(begin <= end for begin, end in pairwise(ends))
 
 
@@ -236,6 +334,6 @@ def test_whole_records_end_where_the_last_of_them_does(records: Sequence[bytes],
 def test_less_than_a_record_is_kept_and_nothing_of_what_is_none(kind: int, major: int, length: int, more: int) -> None:
     is_record = 0x14 <= kind <= 0x17 and major == 3 and length <= RECORD + 2048
     data = bytes([kind, major, 3]) + length.to_bytes(2, "big") + bytes(min(more, length))
-    kept = len(data) - whole_records(data, len(data))
+    kept = len(data) - first_records(data, 0, len(data), 1)[0]
     assert kept == (len(data) if is_record and length > more else 0)
     assert kept < 5 + RECORD + 2048
