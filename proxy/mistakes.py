@@ -5,8 +5,9 @@ and of the names of a section, or the entries of a list, the rest is passed over
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -29,6 +30,44 @@ CONTRADICTION: Final = "contradiction"
 """The type of mistakes that are each between two values."""
 _MOST_NAMED = 12
 
+Place = tuple[str, ...]
+"""The keys that lead to a value."""
+
+
+class Contradiction(NamedTuple):
+    """A mistake between values.
+
+    Attributes:
+        place: The value that is reported, within its section.
+        text: The mistake, and the remedy.
+        beside: Values that contradict it, or each other, as much as it contradicts them.
+        needed: Values that it refers to.
+        is_sum: Whether the values of `beside` are too many.
+    """
+
+    place: Place
+    text: str
+    beside: tuple[Place, ...] = ()
+    needed: tuple[Place, ...] = ()
+    is_sum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A mistake in a configuration, and the content that may be at fault.
+
+    Args:
+        name: Its key and its text, without lines.
+        files: Files that are at fault, whatever their values are compared with.
+        places: Values that are at fault: the first group of which any value has changed.
+        is_of_one: Whether the file with the most of these values is at fault alone; else each one with any.
+    """
+
+    name: str
+    files: frozenset[str] = frozenset()
+    places: tuple[tuple[Place, ...], ...] = ()
+    is_of_one: bool = False
+
 
 class ConfigSection(BaseModel):
     """A section of the configuration: it has the keys of its fields, and no others."""
@@ -45,33 +84,41 @@ class ConfigSection(BaseModel):
         return written
 
 
-def without_contradictions(found: Iterable[tuple[tuple[str, ...], str]], read: Callable[[], T]) -> T:
+def without_contradictions(found: Iterable[Contradiction], read: Callable[[], T]) -> T:
     """Return what `read` returns, unless it has mistakes or values contradict each other: all are raised at once.
 
     Args:
-        found: Contradictions: the place of each in the section, and its text.
+        found: Contradictions.
         read: Reads the section.
 
     Raises:
         ValidationError: With the mistakes of `read`, and then the contradictions.
     """
-    between = [(place, CONTRADICTION, text, place[-1]) for place, text in islice(found, MOST_PROBLEMS)]
-    mistakes: list[tuple[tuple[int | str, ...], str, str, Any]] = []
+    between = list(islice(found, MOST_PROBLEMS))
+    mistakes: list[InitErrorDetails] = []
     try:
         section = read()
     except ValidationError as error:
-        own = error.errors(include_url=False, include_context=False)
-        mistakes = [(each["loc"], each["type"], each["msg"], each["input"]) for each in own]
+        mistakes = [
+            InitErrorDetails(
+                type=PydanticCustomError(each["type"], "{text}", {"text": each["msg"]}),
+                loc=each["loc"],
+                input=each["input"],
+            )
+            for each in error.errors(include_url=False, include_context=False)
+        ]
     else:
         if not between:
             return section
-    raise ValidationError.from_exception_data(
-        "",
-        [
-            InitErrorDetails(type=PydanticCustomError(kind, "{text}", {"text": text}), loc=place, input=value)
-            for place, kind, text, value in (*mistakes, *between)
-        ],
-    )
+    mistakes += [
+        InitErrorDetails(
+            type=PydanticCustomError(CONTRADICTION, "{text}", {"text": each.text, CONTRADICTION: each}),
+            loc=each.place,
+            input=each.place[-1],
+        )
+        for each in between
+    ]
+    raise ValidationError.from_exception_data("", mistakes)
 
 
 class ProblemCount:

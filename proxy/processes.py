@@ -17,6 +17,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,8 @@ import structlog
 from limiter.levels import SHARED_BY_PROCESSES
 from protocol.endpoint import Endpoint
 from proxy.assembly import ConfigSource
-from proxy.config.model import Config, ConfigError, ConfigFiles, load_config
+from proxy.config.model import Config, ConfigError, load_config
+from proxy.config.rereading import ConfigFiles
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
@@ -473,7 +475,8 @@ def main() -> None:
         try:
             return as_process(files.reread(), spec.index, spec.ports)
         except ConfigError as error:
-            usable = error.usable and as_process(error.usable, spec.index, spec.ports)
+            part = error.usable
+            usable = part and replace(part, config=as_process(part.config, spec.index, spec.ports))
             raise ConfigError(error.problems, usable=usable) from None
 
     try:

@@ -25,7 +25,7 @@ import structlog
 
 from proxy.bulk import let_go
 from proxy.config.limits import Limits
-from proxy.config.model import Config, ConfigError
+from proxy.config.model import Config, ConfigError, UsablePart
 from proxy.counters import Counters
 from proxy.degraded import Degraded
 from proxy.files import FileReader, files_in
@@ -50,6 +50,8 @@ class Outcome:
             order of `sluice check`. The values that they name stay as before; all others are in force.
         warnings: Warnings of the files, a line each, and a line for each key of `needs_restart`.
         needs_restart: Keys whose values differ from those that the process started with.
+        files_taken: Changed files of a folder that are in force, where others are not.
+        files_kept: The others, each with the reason in a few words.
     """
 
     at_ns: int
@@ -57,7 +59,9 @@ class Outcome:
     who: Principal | None = None
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    needs_restart: tuple[str, ...] = field(default=())
+    needs_restart: tuple[str, ...] = ()
+    files_taken: tuple[str, ...] = ()
+    files_kept: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +69,12 @@ class _Ready:
     config: Config
     take: Callable[[Principal], Awaitable[bool]]
     problems: tuple[str, ...] = ()
+    part: UsablePart | None = None
 
 
 _NEEDS_RESTART = "a changed value needs a restart to take effect"
+_MOST_NAMED = 20
+"""Files that the degraded state names."""
 CONFIG = "config"
 """The key under which reloads of the configuration itself are counted."""
 
@@ -114,10 +121,13 @@ class Reloader:
     def degraded(self) -> Iterator[Degraded]:
         """Yield a state if part of the last reload was refused."""
         if self.last is not None and self.last.problems:
+            kept = [f"{Path(file).name} ({why})" for file, why in self.last.files_kept.items()]
+            more = [f"{len(kept) - _MOST_NAMED} more"] if len(kept) > _MOST_NAMED else []
+            files = f"; files that are not taken: {', '.join([*kept[:_MOST_NAMED], *more])}" if kept else ""
             yield Degraded(
                 "reload_refused",
                 f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and the values that they "
-                "name are as before",
+                f"name are as before{files}",
                 "mend the problems that the log and /sluice/status name, and reload again",
             )
 
@@ -125,18 +135,19 @@ class Reloader:
         """Reload; broken values and files stay as before, all others are taken. Errors are problems of the outcome."""
         async with self._turn:
             of_config: tuple[str, ...] = ()
-            has_changed = False
+            has_changed, part = False, None
             with warnings_heard() as warnings:
                 of_files = await self._take_files()
                 try:
-                    has_changed, of_config = await self._take(who or Principal(cause, ""))
+                    has_changed, of_config, part = await self._take(who or Principal(cause, ""))
                 except Exception as error:  # noqa: BLE001 - the caller gets it as a problem, and the next reload must not wait for ever
                     of_config = _problems(error)
             self._count(CONFIG, of_config)
             problems = (*of_config, *of_files)
             needs_restart = self._other_keys(self.config)
             warnings += [f"{key}: {_NEEDS_RESTART}" for key in needs_restart]
-            self.last = Outcome(time.time_ns(), cause, who, problems, tuple(warnings), needs_restart)
+            files = (part.taken, part.kept) if part else ()
+            self.last = Outcome(time.time_ns(), cause, who, problems, tuple(warnings), needs_restart, *files)
             self._log_outcome("refused" if problems else "taken" if has_changed else "unchanged")
             self._on_outcome()
             return self.last
@@ -165,30 +176,35 @@ class Reloader:
         if not problems:
             self._counters.reload_success_at[key] = int(time.time())
 
-    async def _take(self, who: Principal) -> tuple[bool, tuple[str, ...]]:
-        """Put the configuration in force, of a folder the files that can be used; return the problems of the others."""
+    async def _take(self, who: Principal) -> tuple[bool, tuple[str, ...], UsablePart | None]:
+        """Put the configuration in force, of a folder the part that can be used; return whether anything changes.
+
+        Returns also the problems of the other files, and which are taken where others are not.
+        """
         ready = await asyncio.to_thread(self._read_and_prepare)
         try:
             has_changed = await ready.take(who)
         except Exception as error:  # noqa: BLE001 - as in `reload`; the files have problems besides
-            return False, (*ready.problems, *_problems(error))
+            return False, (*ready.problems, *_problems(error)), None
         self.config = ready.config
-        return has_changed, ready.problems
+        return has_changed, ready.problems, ready.part
 
     def _read_and_prepare(self) -> _Ready:
         with paused_collector():
             problems: tuple[str, ...] = ()
+            part: UsablePart | None = None
             try:
                 config = self._read()
             except ConfigError as error:
                 if error.usable is None:
                     raise
-                config, problems = error.usable, tuple(error.problems)
+                part, problems = error.usable, tuple(error.problems)
+                config = part.config
             take = self._prepare(config)
             limits, config = config.limits, config.model_copy(update={"limits": Limits()})
             for section in vars(limits).values():
                 let_go(section)  # before it is searched for garbage
-            return _Ready(config, take, problems)
+            return _Ready(config, take, problems, part)
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
         keys = sorted(set(type(config).model_fields) - LIVE)
@@ -204,6 +220,8 @@ class Reloader:
         if self.last.problems:
             for problem in self.last.problems:
                 log.error("configuration not reloaded", problem=problem)
+            for file in self.last.files_taken:
+                log.info("file of the configuration reloaded", file=file)
         else:
             log.info("configuration reloaded", changed=result == "taken")
         for key in self.last.needs_restart:

@@ -78,7 +78,8 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
     from proxy.assembly import ConfigSource
-    from proxy.config.model import ConfigError, ConfigFiles
+    from proxy.config.model import ConfigError
+    from proxy.config.rereading import ConfigFiles
     from proxy.processes import run_processes
     from proxy.runtime import StartError
     from proxy.serve import run, successor_of

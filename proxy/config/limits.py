@@ -54,7 +54,7 @@ from proxy.config.values import (
     WholeTopic,
     network_name,
 )
-from proxy.mistakes import BOUNDED, ConfigSection, without_contradictions
+from proxy.mistakes import BOUNDED, ConfigSection, Contradiction, without_contradictions
 
 _TENTH = "default: a tenth of a period's worth"
 RELATIVE = "relativeToPublishRate"
@@ -321,7 +321,7 @@ def _sections() -> dict[str, Any]:
     return fields
 
 
-_Contradictions = Iterator[tuple[tuple[str, ...], str]]
+_Contradictions = Iterator[Contradiction]
 _SECTIONS_OF_PATTERNS = tuple(
     dict.fromkeys([record.file[0] for level in LEVELS for record in level.settings if record.may_have_forms])
 )
@@ -334,8 +334,8 @@ def _contradictions(limits: Mapping[str, Any]) -> _Contradictions:
         yield from _of_forms(section, _named(limits, section))
     for section, model in (("tenants", TenantLimits), ("namespaces", NamespaceLimits)):
         yield from _of_plans(section, model, _named(limits, section), _named(limits, "plans"))
-    yield from _occurring_twice("topics", _named(limits, "topics"), _full_topic)
-    yield from _occurring_twice("addresses", _named(limits, "addresses"), network_name)
+    for section, kept in _KEPT_NAMES.items():
+        yield from _occurring_twice(section, _named(limits, section), kept)
     yield from _of_groups(_named(limits, "resource_groups"))
 
 
@@ -350,8 +350,9 @@ def _is_text(name: object) -> bool:
 
 def _of_forms(section: str, names: Iterable[Any]) -> _Contradictions:
     """Patterns have few forms: each stream that opens is compared with each form."""
+    patterns = list(filter(is_pattern, filter(_is_text, names)))
     forms = set()
-    for name in filter(is_pattern, filter(_is_text, names)):
+    for name in patterns:
         with suppress(ValueError):
             forms.add(form_of(name))
     if len(forms) > MOST_FORMS:
@@ -359,7 +360,7 @@ def _of_forms(section: str, names: Iterable[Any]) -> _Contradictions:
             f"the patterns have {len(forms)} forms, and at most {MOST_FORMS} are allowed: patterns are of one form if "
             "they have as many characters before and after each *; use fewer lengths"
         )
-        yield (section,), text
+        yield Contradiction((section,), text, tuple([(section, name) for name in patterns]), is_sum=True)
 
 
 def _of_plans(
@@ -372,25 +373,23 @@ def _of_plans(
         if plan not in plans:
             near = get_close_matches(plan, plans, 1)
             remedy = f"did you mean {near[0]!r}?" if near else "write it in limits.plans"
-            yield (section, name, "plan"), f"{plan!r} is no plan; {remedy}"
+            yield Contradiction((section, name, "plan"), f"{plan!r} is no plan; {remedy}", needed=(("plans", plan),))
             continue
         keys = plans[plan] if isinstance(plans[plan], Mapping) else getattr(plans[plan], "model_fields_set", ())
         foreign = sorted((Plan.model_fields.keys() & set(keys)) - model.model_fields.keys())
         if foreign:
-            yield (
-                (section, name, "plan"),
-                f"the plan {plan!r} has {', '.join(foreign)}, which tenants do not have: give it to namespaces",
-            )
+            text = f"the plan {plan!r} has {', '.join(foreign)}, which tenants do not have: give it to namespaces"
+            yield Contradiction((section, name, "plan"), text, needed=(("plans", plan),))
 
 
 def _occurring_twice(section: str, names: Iterable[Any], full: Callable[[Any], str]) -> _Contradictions:
-    seen: set[str] = set()
+    seen: dict[str, str] = {}
     for name in filter(_is_text, names):
         with suppress(ValueError):
             named = full(name)
-            if named in seen:
-                yield (section, name), f"{name!r} names {named!r}, which occurs here twice"
-            seen.add(named)
+            if seen.setdefault(named, name) != name:
+                text = f"{name!r} names {named!r}, which occurs here twice"
+                yield Contradiction((section, name), text, ((section, seen[named]),))
 
 
 def _full_topic(name: str) -> str:
@@ -398,14 +397,28 @@ def _full_topic(name: str) -> str:
 
 
 def _of_groups(groups: Mapping[str, Any]) -> _Contradictions:
-    attached: dict[str, str] = {}
+    attached: dict[str, tuple[str, str]] = {}
     for group, section in groups.items():
         for key in ("tenants", "namespaces"):
             names = section.get(key) if isinstance(section, Mapping) else getattr(section, key, ())
             for name in filter(_is_text, names if isinstance(names, (list, tuple)) else ()):
-                if attached.setdefault(name, group) != group:
-                    text = f"{name!r} is attached to {attached[name]!r} and to {group!r}: leave one out"
-                    yield ("resource_groups", group, key), text
+                other, other_key = attached.setdefault(name, (group, key))
+                if other != group:
+                    text = f"{name!r} is attached to {other!r} and to {group!r}: leave one out"
+                    beside = (("resource_groups", other, other_key),)
+                    yield Contradiction(("resource_groups", group, key), text, beside)
+
+
+def kept_name(section: str, name: str) -> str:
+    """Return the name in a section of `limits` as it is kept; names that are none stay as they are."""
+    kept = _KEPT_NAMES.get(section)
+    with suppress(ValueError):
+        return name if kept is None else kept(name)
+    return name
+
+
+_KEPT_NAMES: Mapping[str, Callable[[Any], str]] = {"topics": _full_topic, "addresses": network_name}
+"""The sections whose names may be written in several ways."""
 
 
 class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  # type: ignore[misc]

@@ -1,8 +1,7 @@
 """The configuration: a YAML file or a folder, under the environment, under flags; every error with its remedy."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
@@ -29,15 +28,13 @@ from proxy.config.sections import (
     open_to_all,
 )
 from proxy.config.sources import (
-    SourceFile,
     Sources,
     explain,
     given_by_flags,
     key_of,
-    kind_of,
     laid_over,
+    mistake_of,
     read_environment,
-    told_of_yaml,
 )
 from proxy.config.values import (
     AdminAddress,
@@ -51,9 +48,9 @@ from proxy.config.values import (
     Size,
     Whole,
 )
-from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
-from proxy.files import MOST_CONFIG, FileReader, files_in, read_file
-from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
+from proxy.config.written import MOST_SHOWN, File, Folder, read
+from proxy.files import FileReader
+from proxy.mistakes import BOUNDED, ConfigSection, Mistake, ProblemCount
 
 
 class Publish(ConfigSection):
@@ -325,17 +322,32 @@ class ConfigError(Exception):
 
     Args:
         problems: A line for each mistake.
-        files: The files of a folder that have the mistakes, as far as a mistake is of files.
-        usable: What can be used at a reload: other files of the folder as they are, these as they were; None: nothing.
+        mistakes: The mistakes of a configuration that was read.
+        usable: The part that can be used at a reload; None: nothing.
     """
 
     def __init__(
-        self, problems: list[str], files: frozenset[str] = frozenset(), usable: "Config | None" = None
+        self, problems: list[str], mistakes: Sequence[Mistake] = (), usable: "UsablePart | None" = None
     ) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-        self.files = files
+        self.mistakes = mistakes
         self.usable = usable
+
+
+@dataclass(frozen=True, slots=True)
+class UsablePart:
+    """The part of a folder's changed files that is taken at a reload; the content of before holds of all others.
+
+    Args:
+        config: The configuration.
+        taken: The changed files that are taken.
+        kept: The others, each with the reason in a few words, which name no key.
+    """
+
+    config: Config
+    taken: tuple[str, ...]
+    kept: Mapping[str, str]
 
 
 def take_all(readers: Iterable[FileReader]) -> None:
@@ -354,9 +366,7 @@ def take_all(readers: Iterable[FileReader]) -> None:
         raise ConfigError(problems)
 
 
-_MOST_SHOWN = 50
-"""Problems of values that are shown; the others are counted."""
-_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 NO_LIMITS = (
@@ -375,17 +385,15 @@ class Loaded:
         values: Every value that was given, as it was written.
         sources: The source of each value.
         has_empty_file: Whether there is a file, and no key in it.
-        texts: The texts of a folder's files.
     """
 
     config: Config
     values: Mapping[str, Any]
     sources: Sources
     has_empty_file: bool = False
-    texts: Mapping[Path, str] = field(default_factory=dict)
 
 
-def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = _NO_VARIABLES) -> Config:
+def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = NO_VARIABLES) -> Config:
     """Read the file, or the folder's files, if any; lay the environment over it, and the flags over both.
 
     Raises:
@@ -394,107 +402,8 @@ def load_config(path: Path | None, flags: dict[str, Any], environment: Mapping[s
     return load(path, flags, environment).config
 
 
-_Texts = Mapping[Path, str]
-_MOST_TRIED = 8 * 1024**2
-"""Characters that are read to find the changed file with which others are wrong: the folder's, once for each try."""
-
-
-class ConfigFiles:
-    """The configuration's file or folder, read at the start and again while it is in force.
-
-    Of a folder each file is taken for itself: one that cannot be used keeps the values that it had when it was last
-    read without mistakes, and all others are taken.
-
-    Args:
-        path: The file or folder.
-        flags: The flags.
-        environment: The variables.
-    """
-
-    def __init__(
-        self, path: Path | None, flags: dict[str, Any], environment: Mapping[str, str] = _NO_VARIABLES
-    ) -> None:
-        self._path, self._flags, self._environment = path, flags, environment
-        self._good: _Texts = {}
-        """The texts of a folder's files that were last read without mistakes."""
-
-    def read(self) -> Config:
-        """Read the configuration for a start.
-
-        Raises:
-            ConfigError: As `load_config`.
-        """
-        loaded = self._load({})
-        self._good = loaded.texts
-        return loaded.config
-
-    def reread(self) -> Config:
-        """Read the configuration again while it is in force.
-
-        Raises:
-            ConfigError: As `load_config`, and if the file has no key: an emptied file would remove all limits. `usable`
-                has what can be taken of a folder.
-        """
-        try:
-            loaded = self._load({})
-        except ConfigError as error:
-            if not self._good:
-                raise
-            raise self._partly(error) from None
-        if loaded.has_empty_file:
-            raise ConfigError(
-                [f"{self._path}: has no keys, so all stays as before; if nothing is to be limited, write limits: {{}}"]
-            )
-        self._good = loaded.texts
-        return loaded.config
-
-    def _load(self, instead: Mapping[Path, str | None]) -> Loaded:
-        return load(self._path, self._flags, self._environment, instead)
-
-    def _partly(self, error: ConfigError) -> ConfigError:
-        """Return the error with what is usable: changed files with mistakes as they were, new ones left out."""
-        assert self._path is not None, "a folder was read"
-        now = {each: file.text for each, file in _Folder(self._path).files.items()}
-        if not now:  # it was emptied, or is not mounted
-            return error
-        changed = frozenset(each for each in {*now, *self._good} if now.get(each) != self._good.get(each))
-        problems, instead = list(error.problems), dict[Path, str | None]()
-        while True:
-            wrong = {each for each in changed if str(each) in error.files} - instead.keys()
-            if not wrong:
-                return self._without_one(problems, changed - instead.keys(), instead)
-            instead |= {each: self._good.get(each) for each in wrong}
-            try:
-                return self._taken(problems, instead)
-            except ConfigError as further:
-                problems += [problem for problem in further.problems if problem not in problems]
-                error = further
-
-    def _without_one(
-        self, problems: list[str], changed: Collection[Path], instead: Mapping[Path, str | None]
-    ) -> ConfigError:
-        """Return the error where the mistakes are in files that did not change: with one changed file as it was."""
-        size = sum(map(len, self._good.values()))
-        for each in sorted(changed)[: max(1, _MOST_TRIED // max(1, size))]:
-            with suppress(ConfigError):
-                return self._taken(problems, {**instead, each: self._good.get(each)})
-        return ConfigError(problems)
-
-    def _taken(self, problems: list[str], instead: Mapping[Path, str | None]) -> ConfigError:
-        loaded = self._load(instead)
-        self._good = loaded.texts
-        stay = ", ".join(sorted(str(each) for each, text in instead.items() if text is not None))
-        out = ", ".join(sorted(str(each) for each, text in instead.items() if text is None))
-        kept = [f"{stay}: the content of before holds"] if stay else []
-        left = [f"{out}: left out, as there is no content of before"] if out else []
-        return ConfigError([*problems, *kept, *left], usable=loaded.config)
-
-
 def load(
-    path: Path | None,
-    flags: dict[str, Any],
-    environment: Mapping[str, str],
-    instead: Mapping[Path, str | None] = MappingProxyType({}),
+    path: Path | None, flags: dict[str, Any], environment: Mapping[str, str], written: File | Folder | None = None
 ) -> Loaded:
     """Read the configuration as `load_config` does, and keep the values and sources that it was made of.
 
@@ -502,39 +411,43 @@ def load(
         path: The file or folder.
         flags: The flags.
         environment: The variables.
-        instead: Texts in place of those of a folder's files; None: the file is left out.
+        written: The content of the file or folder; None: it is read.
 
     Raises:
         ConfigError: As `load_config`.
     """
-    over, problems = read_environment(Config, environment)
+    over, of_variables = read_environment(Config, environment)
     over += given_by_flags(flags)
-    file = _file_or_folder(path, instead)
-    problems = [*file.problems, *problems]
-    sources = Sources(str(path) if path else "defaults", file.values, over, file.text, file.parts)
+    file = read(path) if written is None else written
+    problems = [*file.problems, *of_variables]
+    mistakes = [*file.mistakes, *map(Mistake, of_variables)]
+    sources = Sources(str(path) if path else "defaults", file.values, over, file.text or "", file.parts)
     try:
         given = laid_over(file.values, over)
         config = Config.model_validate(given, context=ProblemCount())
     except ValidationError as error:
         found = [each for each in error.errors() if sources.is_given_over(each["loc"]) or file.is_read_at(key_of(each))]
-        shown, more = found[:_MOST_SHOWN], len(found) - _MOST_SHOWN
+        shown, more = found[:MOST_SHOWN], len(found) - MOST_SHOWN
         sources.find_lines(key_of(each) for each in shown)
         others = [f"{sources.of(())}: {more} more problems at least"] if more > 0 else []
-        files = file.at_fault.union(*(sources.files_of(key_of(each)) for each in found))
-        raise ConfigError([*(explain(sources, each, Config) for each in shown), *others, *problems], files) from None
+        raise ConfigError(
+            [*(explain(sources, each, Config) for each in shown), *others, *problems],
+            [*mistakes, *map(mistake_of, found)],
+        ) from None
     problem = open_to_all(config.admin, config.admin_access) if file.is_read_at(("admin",)) else None
     if problem is not None:
         sources.find_lines([("admin",)])
         problems.append(f"{sources.place(('admin',))}: {problem}")
+        mistakes.append(Mistake(problem, places=((("admin",),), (("admin_access",),))))
     if problems:
-        raise ConfigError(problems, file.at_fault)
-    return Loaded(config, given, sources, path is not None and not file.values, file.texts)
+        raise ConfigError(problems, mistakes)
+    return Loaded(config, given, sources, path is not None and not file.values)
 
 
 def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Config | None:
     """Return the configuration without the sections that have mistakes; None if the rest is none without them."""
     over, _ = read_environment(Config, environment)
-    given = laid_over(_file_or_folder(path).values, [*over, *given_by_flags(flags)])
+    given = laid_over(read(path).values, [*over, *given_by_flags(flags)])
     for _ in range(2):
         try:
             return Config.model_validate(given, context=ProblemCount())
@@ -542,127 +455,3 @@ def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[s
             wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
             given = {key: value for key, value in given.items() if key not in wrong}
     return None
-
-
-class _File:
-    """The configuration's file, as far as it can be read; without a path there is nothing in it."""
-
-    def __init__(self, path: Path | None, text: str | None = None) -> None:
-        self.text = ""
-        self.texts: Mapping[Path, str] = MappingProxyType({})
-        self.parts: tuple[SourceFile, ...] = ()
-        self.values: dict[str, Any] = {}
-        self.problems: list[str] = []
-        self.at_fault: frozenset[str] = frozenset()
-        self._mistakes: tuple[YamlProblem, ...] = ()
-        self._is_read = True
-        if path is None:
-            return
-        try:
-            self.text = read_file(path, MOST_CONFIG).decode("utf-8-sig") if text is None else text
-            self._take(path, parse_yaml(self.text))
-        except OSError as error:
-            self._cannot_be_read(f"{path}: cannot be read: {error.strerror}")
-        except UnicodeDecodeError:
-            self._cannot_be_read(f"{path}: is no UTF-8; save the file as UTF-8")
-        except YamlError as error:
-            self._mistakes = error.problems
-            self._is_read = not error.is_of_syntax
-            self.problems = [f"{path}:{_place(problem)}: {told_of_yaml(problem)}" for problem in error.problems]
-            self._take(path, error.values)
-
-    def is_read_at(self, key: Sequence[object]) -> bool:
-        """Return whether everything at a key, and around it, was read: else an error there may be untrue."""
-        path = tuple(map(str, key))
-        return self._is_read and not any(_is_within(path, each.key) for each in self._mistakes if not each.is_twice)
-
-    def _take(self, path: Path, values: Any) -> None:
-        if isinstance(values, dict):
-            self.values = values
-        elif values is not None:
-            self._cannot_be_read(f"{path}: holds {kind_of(values)}, not keys with values as KEY: VALUE")
-
-    def _cannot_be_read(self, problem: str) -> None:
-        self.problems.append(problem)
-        self._is_read = False
-
-
-_MOST_FILES = 1000
-"""Files of a folder."""
-
-
-class _Folder:
-    """The configuration's files in a folder, merged by key, as far as they can be read; they are as `_File`.
-
-    Args:
-        path: The folder.
-        instead: Texts in place of those of its files; None: the file is left out.
-
-    Attributes:
-        files: The files.
-        at_fault: The names of the files with mistakes: of a key that two files set, both.
-    """
-
-    def __init__(self, path: Path, instead: Mapping[Path, str | None] = MappingProxyType({})) -> None:
-        self.text = ""
-        self.values: dict[str, Any] = {}
-        self.problems: list[str] = []
-        self._at_fault: set[str] = set()
-        try:
-            paths = sorted({*files_in(path), *instead})
-        except OSError as error:
-            self.problems.append(f"{path}: cannot be read: {error.strerror}")
-            paths = []
-        if len(paths) > _MOST_FILES:
-            self.problems.append(f"{path}: has {len(paths)} files, and at most {_MOST_FILES} are read: join some")
-        elif not paths and not self.problems:
-            self.problems.append(f"{path}: it is a directory that has no file NAME.yaml")
-        kept = [each for each in paths[:_MOST_FILES] if each not in instead or instead[each] is not None]
-        self.files = {each: _File(each, instead.get(each)) for each in kept}
-        for each, file in self.files.items():
-            has_nothing = not file.values and not file.problems
-            empty = f"{each}: has no keys; remove the file, or write limits: {{}}, so that no half of a file is taken"
-            problems = [empty] if has_nothing else file.problems
-            self.problems += problems
-            self._at_fault |= {str(each)} if problems else set()
-        self.parts = tuple([SourceFile(str(each), file.text, file.values) for each, file in self.files.items()])
-        for part in self.parts:
-            self._merge(self.values, part.values, (), part)
-        self.at_fault = frozenset(self._at_fault)
-        self.texts = {each: file.text for each, file in self.files.items()}
-
-    def is_read_at(self, key: Sequence[object]) -> bool:
-        """Return whether everything at a key, and around it, was read in all files."""
-        return all(file.is_read_at(key) for file in self.files.values())
-
-    def _merge(self, section: dict[str, Any], values: Mapping[str, Any], above: KeyPath, part: SourceFile) -> None:
-        for name, value in values.items():
-            key = (*above, name)
-            if name not in section:
-                section[name] = value
-            elif isinstance(value, dict) and isinstance(section[name], dict):
-                section[name] = dict(section[name])
-                self._merge(section[name], value, key, part)
-            elif len(self.problems) < _MOST_SHOWN:
-                other = next(each for each in self.parts if each.has(key))
-                self._at_fault |= {part.name, other.name}
-                lines = [lines_of(each.text, [key]).get(key, 1) for each in (part, other)]
-                self.problems.append(
-                    f"{part.name}:{lines[0]}: {'.'.join(key)}: is set in {other.name}:{lines[1]} as well; keep it in "
-                    "one of the files"
-                )
-
-
-def _file_or_folder(path: Path | None, instead: Mapping[Path, str | None] = MappingProxyType({})) -> _File | _Folder:
-    return _Folder(path, instead) if path is not None and path.is_dir() else _File(path)
-
-
-def _place(problem: YamlProblem) -> str:
-    """The line, and the column where no key says more."""
-    return f"{problem.line}:{problem.column}" if problem.is_of_syntax else str(problem.line)
-
-
-def _is_within(one: KeyPath, other: KeyPath) -> bool:
-    """Whether one of two places is in the other."""
-    length = min(len(one), len(other))
-    return one[:length] == other[:length]

@@ -352,15 +352,23 @@ hidden files are passed over. They are merged by key: one file may have the plan
 tenants. A key that two files set is an error that names both, with lines: there is no file that wins over another. A
 list, as `blocks`, is one value, and so is in one file. A file without any key is an error.
 
-A file that changes, comes or goes is noticed as a change of the configuration. A reload takes each file for itself:
+A file that changes, comes or goes is noticed as a change of the configuration. A reload takes as many of the changed
+files as are good together. Of all others the content of before holds; a new one is left out, one that is gone still
+holds. No limit gets looser by a mistake in another file:
 
-- A file with a mistake keeps its values of before, and all other files are taken. A new file with a mistake is left
-  out. The log and the answer of `POST /sluice/reload` name file, line and key, and the files that stay as they were.
-- Of two files that set one key, the changed ones stay as they were, and both are named.
-- A change after which another file is wrong, as of a plan that is gone, is not taken. The mistake names that other
-  file, and the last line the changed one.
+- A file with a mistake is not taken.
+- Of files that set one key, the changed ones are not taken.
+- A file that refers to a plan which no file has is not taken. If it has not changed, the file that dropped the plan is
+  not taken, and with it the changed files that use the plan's new name.
+- A limit or block may move from one file to another. If the other is not taken, the file that dropped it is not taken,
+  either, so that it does not vanish. Names count, patterns that match them, and in a file that is no YAML, its words.
+- Sluice reads each file once, and looks at the whole folder again without the files that are at fault: most often once
+  or twice, at most 64 times, each as long as a start. If mistakes are left then, no changed file is taken.
 - A mistake in no file (a flag, a variable), and a folder without any file (emptied, or not mounted), keep all as it
   was. A start takes all files, or ends.
+
+The log and the answer of `POST /sluice/reload` name each mistake with file, line and key, each file that is not taken
+with its reason, and the changed files that are taken.
 
 There are at most 1,000 files.
 

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 
 from protocol.endpoint import Endpoint
 from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
-from proxy.mistakes import CONTRADICTION, MOST_PROBLEMS
+from proxy.mistakes import CONTRADICTION, MOST_PROBLEMS, Contradiction, Mistake
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class SourceFile(NamedTuple):
 
     def has(self, key: Sequence[object]) -> bool:
         """Return whether a key is in the file."""
-        return _has(self.values, key)
+        return has(self.values, key)
 
 
 class Sources:
@@ -106,10 +106,13 @@ class Sources:
 
     def find_lines(self, keys: Iterable[Sequence[object]]) -> None:
         """Look up the lines of keys in the files, all at once, for `place`."""
-        wanted = [tuple(map(str, key)) for key in keys]
+        wanted: dict[str, list[KeyPath]] = {}
+        for key in keys:
+            wanted.setdefault(self._file_of(key), []).append(tuple(map(str, key)))
         for part in self._parts:
-            lines = lines_of(part.text, wanted)
-            self._lines |= {(part.name, key): line for key, line in lines.items()}
+            if part.name in wanted:
+                lines = lines_of(part.text, wanted[part.name])
+                self._lines |= {(part.name, key): line for key, line in lines.items()}
 
     def place(self, key: Sequence[object]) -> str:
         """Return the source of a key's value, of the file with the line, if `find_lines` found it."""
@@ -126,16 +129,6 @@ class Sources:
                 return names[0] if len(names) == 1 else self._file
         return self._file
 
-    def files_of(self, key: Sequence[object]) -> frozenset[str]:
-        """Return the files with a key, or with the nearest section around it; none if it was given elsewhere."""
-        if self.is_given_over(key):
-            return frozenset()
-        for length in range(len(key), 0, -1):
-            names = frozenset(part.name for part in self._parts if part.has(key[:length]))
-            if names:
-                return names
-        return frozenset()
-
     def of(self, key: Sequence[object]) -> str:
         """Return the source of a key's value; of a section, all sources that gave something in it."""
         for length in range(len(key), 0, -1):
@@ -143,7 +136,7 @@ class Sources:
             if source is not None:
                 return source
         inner = [source for given, source in self._over.items() if given[: len(key)] == tuple(key)]
-        if not inner or _has(self._values, key):
+        if not inner or has(self._values, key):
             inner.insert(0, self._file_of(key))
         return ", ".join(inner)
 
@@ -152,7 +145,8 @@ class Sources:
         return any(tuple(map(str, key[: len(given)])) == given for given in self._over)
 
 
-def _has(values: Any, key: Sequence[object]) -> bool:
+def has(values: Any, key: Sequence[object]) -> bool:
+    """Return whether a key is in sections."""
     for part in key:
         if not isinstance(values, Mapping) or part not in values:
             return False
@@ -394,6 +388,20 @@ def kind_of(value: object) -> str:
 def key_of(problem: ErrorDetails) -> tuple[object, ...]:
     """Return the keys that lead to a problem, without pydantic's own steps."""
     return tuple(part for part in problem["loc"] if not _is_pydantic_s(part))
+
+
+def mistake_of(problem: ErrorDetails) -> Mistake:
+    """Return a problem with the values that may be at fault."""
+    key = tuple(map(str, key_of(problem)))
+    name = f"{'.'.join(key)}: {problem['msg']}"
+    between: Contradiction | None = problem.get("ctx", {}).get(CONTRADICTION)
+    if between is None:
+        return Mistake(name, places=((key,),), is_of_one=True)
+    above = key[: len(key) - len(between.place)]
+    beside = tuple([(*above, *each) for each in between.beside])
+    if between.is_sum:
+        return Mistake(name, places=(beside,), is_of_one=True)
+    return Mistake(name, places=((key, *beside), tuple([(*above, *each) for each in between.needed])))
 
 
 def _message(problem: ErrorDetails) -> str:

@@ -25,7 +25,8 @@ from limiter.restart import FirstBalances
 from limiter.token_bucket import Limit, rate
 from protocol.pulsar_pb2 import NotAllowedError
 from proxy.assembly import ConfigSource, Proxy
-from proxy.config.model import Config, ConfigFiles, load_config
+from proxy.config.model import Config, load_config
+from proxy.config.rereading import ConfigFiles
 from proxy.identity.authenticator import ClientAuthenticator
 from proxy.identity.evidence import Identity
 from proxy.limit_state import LimitState
@@ -493,7 +494,7 @@ async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
     (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6, colour: red}}}}\n")
     (folder / "b.yaml").write_text("limits: {tenants: {other: {publish: {messages: 7}}}}\n")
     outcome = await proxy.reloader.reload("file changed")
-    partly, states = tokens(), [state.cause for state in proxy.reloader.degraded()]
+    partly, [state] = tokens(), list(proxy.reloader.degraded())
     (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6}}}}\n")
     whole = await proxy.reloader.reload("file changed")
     await proxy.stop()
@@ -501,7 +502,9 @@ async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
         [f"{folder}/a.yaml:1", "limits.tenants.acme.publish.colour"],
         [f"{folder}/a.yaml", "the content of before holds"],
     ]
-    assert (partly, states) == ({"acme": 5, "other": 7}, ["reload_refused"])
+    assert (outcome.files_taken, list(outcome.files_kept)) == ((f"{folder}/b.yaml",), [f"{folder}/a.yaml"])
+    assert (partly, state.cause) == ({"acme": 5, "other": 7}, "reload_refused")
+    assert state.reason.endswith("; files that are not taken: a.yaml (it has a mistake)")
     assert (whole.problems, tokens()) == ((), {"acme": 6, "other": 7})
 
 

@@ -46,7 +46,8 @@ class Reloaded(TypedDict):
     """The result of a reload; values and files that problems name stay as before, all others are in force.
 
     `problems` are errors and `warnings` are none, each in the order of `sluice check`. `cause` is `rest`, `SIGHUP` or
-    `file changed`; `who` and `address` are null unless it is `rest`.
+    `file changed`; `who` and `address` are null unless it is `rest`. `files_taken` are changed files of a folder
+    that are in force where others are not; `files_kept` are the others, each with the reason in a few words.
     """
 
     at: str
@@ -57,6 +58,8 @@ class Reloaded(TypedDict):
     problems: list[str]
     warnings: list[str]
     needs_restart: list[str]
+    files_taken: list[str]
+    files_kept: dict[str, str]
 
 
 class Status(Counts):
@@ -122,4 +125,6 @@ def _shown(outcome: Outcome) -> Reloaded:
         "problems": list(outcome.problems),
         "warnings": list(outcome.warnings),
         "needs_restart": list(outcome.needs_restart),
+        "files_taken": list(outcome.files_taken),
+        "files_kept": dict(outcome.files_kept),
     }
