@@ -5,11 +5,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from compliance.figures.scopes import each
-from compliance.figures.sums import LINES, decoded, encoded, large
+from compliance.figures.sums import decoded, encoded
+from compliance.log_lines import LINES, LogLines, Work
 
 Tables = Mapping[str, pa.Table]
 PartsOf = Callable[[pa.Table], Tables]
@@ -17,11 +16,10 @@ PartsOf = Callable[[pa.Table], Tables]
 FiguresOf = Callable[[Tables], Tables]
 """Makes figures of all rows of some limits in such tables."""
 _LIMIT = ("direction", "level", "name")
-_Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def figures_by_limit(
-    lines: DataFrame, columns: Collection[str], parts_of: PartsOf, figures_of: FiguresOf, shards: int
+    lines: LogLines, columns: Collection[str], parts_of: PartsOf, figures_of: FiguresOf, shards: int
 ) -> dict[str, pa.Table]:
     """Make figures by limit: one query for all of them.
 
@@ -32,9 +30,9 @@ def figures_by_limit(
         figures_of: Makes figures of what is needed of all lines of some limits.
         shards: The number of parts, each with the limits of some names.
     """
-    both = lines.where(F.col("kind").isin("interval", "limit")).select(*columns)
-    parts = both.mapInArrow(_sharing(parts_of, shards), "shard int, name string, part binary")
-    together = parts.repartition(1) if shards == 1 else parts.repartition(shards, "shard")
+    kinds = ("interval", "limit")
+    parts = lines.done(_sharing(parts_of, shards), columns, kinds, "shard int, name string, part binary")
+    together = parts.coalesce(1) if shards == 1 else parts.repartition(shards, "shard")
     none = parts_of(LINES.empty_table())
     found = together.mapInArrow(_figuring(none, figures_of), "name string, part binary").toArrow()
     of = {name: [table] for name, table in figures_of(none).items()}
@@ -43,9 +41,9 @@ def figures_by_limit(
     return {name: pa.concat_tables(tables) for name, tables in of.items()}
 
 
-def _sharing(parts_of: PartsOf, number: int) -> _Work:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for lines in large(batches):
+def _sharing(parts_of: PartsOf, number: int) -> Work:
+    def work(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
+        for lines in tables:
             for name, table in parts_of(lines).items():
                 shard = _shard(table, number)
                 rows = [(at, name, encoded(table.filter(pc.equal(shard, at)))) for at in pc.unique(shard).to_pylist()]
@@ -65,7 +63,7 @@ def _shard(table: pa.Table, number: int) -> pa.Array:
     )
 
 
-def _figuring(none: Tables, figures_of: FiguresOf) -> _Work:
+def _figuring(none: Tables, figures_of: FiguresOf) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         shards: dict[int, dict[str, list[pa.Table]]] = {}
         for batch in batches:

@@ -11,16 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
-from compliance.schema import BOOT, arrow_schema
+from compliance.log_lines import LINES, LogLines, Work
+from compliance.schema import BOOT
 
-LINES = pa.schema([*arrow_schema(), ("file", pa.string()), ("line", pa.int64()), ("day", pa.date32())])
-"""Lines as Spark hands them over."""
 Values = Any
 """A column of Arrow, in one piece or several."""
-_LINES_AT_ONCE = 100_000
-"""Lines that a task sums up together."""
 
 
 def with_columns(table: pa.Table, **columns: Values) -> pa.Table:
@@ -146,7 +142,7 @@ def listed(kind: str, *columns: str) -> Sum:
     return Sum(own, itself, Grouping(own), (kind,))
 
 
-def summed(lines: DataFrame | None, sums: Mapping[str, Sum], like: pa.Schema = LINES) -> dict[str, pa.Table]:
+def summed(lines: LogLines | None, sums: Mapping[str, Sum], like: pa.Schema = LINES) -> dict[str, pa.Table]:
     """Sum up lines: one query for all sums.
 
     Args:
@@ -157,16 +153,16 @@ def summed(lines: DataFrame | None, sums: Mapping[str, Sum], like: pa.Schema = L
     columns = dict.fromkeys(chain(*(("kind", *sum_.columns) if sum_.kinds else sum_.columns for sum_ in sums.values())))
     of = {name: [sum_.of(like.empty_table())] for name, sum_ in sums.items()}
     if lines is not None:
-        parts = lines.select(*columns).mapInArrow(_worker(dict(sums)), "name string, part binary").toArrow()
-        for part in parts.to_pylist():
+        parts = lines.done(_worker(dict(sums)), columns, (), "name string, part binary")
+        for part in parts.toArrow().to_pylist():
             of[part["name"]].append(decoded(part["part"]))
     return {name: sum_.together(of[name]) for name, sum_ in sums.items()}
 
 
-def _worker(sums: dict[str, Sum]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _worker(sums: dict[str, Sum]) -> Work:
+    def work(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
         of: dict[str, list[pa.Table]] = {name: [] for name in sums}
-        for lines in large(batches):
+        for lines in tables:
             for name, sum_ in sums.items():
                 of[name].append(sum_.of(lines))
         parts = {name: encoded(sum_.together(of[name])) for name, sum_ in sums.items() if of[name]}
@@ -186,15 +182,3 @@ def encoded(table: pa.Table) -> bytes:
 def decoded(part: bytes) -> pa.Table:
     """Return a table that was `encoded`."""
     return pa.ipc.open_stream(part).read_all()
-
-
-def large(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather batches: large tables take less time."""
-    gathered: list[pa.RecordBatch] = []
-    for batch in batches:
-        gathered.append(batch)
-        if sum(map(len, gathered)) >= _LINES_AT_ONCE:
-            yield pa.Table.from_batches(gathered).combine_chunks()
-            gathered = []
-    if gathered:
-        yield pa.Table.from_batches(gathered).combine_chunks()

@@ -44,6 +44,7 @@ from compliance.judging.lines import RunNotes
 from compliance.judging.quality import RunId, run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
 from compliance.line_reader import MALFORMED
+from compliance.log_lines import LogLines
 from compliance.report.subjects import (
     MOST_STEPS,
     Subject,
@@ -118,7 +119,7 @@ class Logs:
         return self._of_kind("share")
 
     def _of_kind(self, kind: str) -> DataFrame:
-        lines = self.tables.rows.where(F.col("kind") == kind).select(*_columns(kind))
+        lines = self.tables.rows.frame.where(F.col("kind") == kind).select(*_columns(kind))
         return with_axis(lines, self.clocks)
 
     @property
@@ -257,14 +258,16 @@ class ReportTables:
     def quality(self, logs: Logs) -> _Tables:
         """Facts on how much of the log is there."""
         kept, sums = logs.tables, logs.sums
-        malformed = summed(kept.quarantine if kept.malformed else None, _MALFORMED, MALFORMED)["malformed"]
+        malformed = summed(LogLines.of_frame(kept.quarantine) if kept.malformed else None, _MALFORMED, MALFORMED)[
+            "malformed"
+        ]
         steps = step_facts(sums["clock_steps"], sums["clock_spans"])
         unknown = sums["unknown"].to_pylist()
         more = {
             "malformed": quality.malformed_of(malformed, sums["runs_of_files"]),
             "clock_steps": Counter((step.proxy_id, step.boot_id) for step in steps),
             "newer": Counter(run_of(row) for row in unknown if row["is_newer"]),
-            "conflicts": quality.conflicts_of(kept.rows, kept.copies) if kept.duplicates else {},
+            "conflicts": quality.conflicts_of(kept.rows.frame, kept.copies) if kept.duplicates else {},
         }
         runs = quality.run_facts(kept.runs, kept.gaps, sums, more)
         runs = self.first("runs", runs, attrgetter("coverage", "first", *BOOT), MOST_RUNS)

@@ -10,6 +10,7 @@ from pyspark.sql.types import DateType, StructField, StructType
 
 from compliance import storage
 from compliance.line_reader import MALFORMED
+from compliance.log_lines import LinesFile
 from compliance.schema import BOOT, placed_schema
 from compliance.session import local_frame
 from compliance.stream.folder import Ledger
@@ -31,10 +32,12 @@ class SplitRows:
     Args:
         rows: Each line once.
         copies: Further lines with the number of one in `rows`.
+        doubled: Those of `rows` that are in files with numbers in common; None: there is no such file.
     """
 
     rows: DataFrame
     copies: DataFrame
+    doubled: DataFrame | None = None
 
     @staticmethod
     def of(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column | None = None) -> "SplitRows":
@@ -55,7 +58,25 @@ class SplitRows:
         by_line = Window.partitionBy(*BOOT, "seq").orderBy("file", "line")
         ranked = rows.where(is_doubled).withColumn("copy", F.row_number().over(by_line))
         first, others = (ranked.where(which).drop("copy") for which in (F.col("copy") == 1, F.col("copy") > 1))
-        return SplitRows(rows.where(~is_doubled).unionByName(first), earlier.unionByName(others))
+        return SplitRows(rows.where(~is_doubled).unionByName(first), earlier.unionByName(others), first)
+
+
+def files_without_copies(places: JobPlaces, ledger: Ledger) -> list[LinesFile]:
+    """List the Parquet files of rows that have no line of another one, and none twice."""
+    doubled = ledger.doubled()
+    found = []
+    for day in sorted(ledger.totals):
+        rows = {name: facts.rows for name, facts in ledger.live(day).items()}
+        if day in ledger.days:
+            manifest = ledger.days[day]
+            compacted = manifest.files.get("rows", [])
+            rows |= {name: manifest.facts.rows // len(compacted) + 1 for name in compacted}
+        found += [
+            LinesFile(places.part("rows", day, name), day, number)
+            for name, number in rows.items()
+            if number and name not in doubled
+        ]
+    return found
 
 
 def malformed_of(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column | None = None) -> DataFrame:

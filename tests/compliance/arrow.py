@@ -4,9 +4,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compliance.figures.sums import LINES, waits, with_columns
+from compliance.figures.sums import waits, with_columns
 from compliance.judging.clocks import placed
 from compliance.line_reader import LineReader
+from compliance.log_lines import LINES
 from compliance.stream.ledger import Runs, facts_of, gap_table, joined, run_table
 from tests.compliance.planted import ROW_NAMES, row_of
 

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.spark
 
 
 def keys(tables):
-    return sorted(tuple(row) for row in tables.rows.select("proxy_id", "boot_id", "seq").collect())
+    return sorted(tuple(row) for row in tables.rows.frame.select("proxy_id", "boot_id", "seq").collect())
 
 
 def job(tmp_path):

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from compliance.figures.limits import LIMIT_COLUMNS
-from compliance.figures.sums import LINES
 from compliance.judging.account import judged
 from compliance.judging.changes import changed
 from compliance.judging.clocks import placed
 from compliance.judging.facts import Judged
 from compliance.judging.judge import limit_lines
 from compliance.judging.lines import Line, RunNotes, StreamsLine, excess_tolerance
+from compliance.log_lines import LINES
 from compliance.schema import BEGIN_OF_1970, LIMITER
 from limiter.levels import LEVEL_OF_WORD
 

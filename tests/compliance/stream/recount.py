@@ -35,7 +35,7 @@ def keys_of(rows):
 def assert_all_there(spark, out, folder):
     """Every row and every malformed line, each once; returns the summary."""
     expected, tables = Recount(folder), read_tables(spark, str(out))
-    assert keys_of(tables.rows) == sorted(expected.keys)
+    assert keys_of(tables.rows.frame) == sorted(expected.keys)
     assert sorted((row.file, row.line) for row in tables.quarantine.collect()) == sorted(expected.malformed)
     assert tables.copies.count() == expected.doubled
     summary = json.loads((out / "summary.json").read_text())

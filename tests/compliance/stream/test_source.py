@@ -191,7 +191,7 @@ def test_a_batch_of_a_topic_is_written_by_its_tasks(spark, tmp_path):
     for _ in range(2):
         told = module.facts_in(batch, job, 0)
         assert sorted(one.name for one in told) == ["t-0-0-58", "t-1-1-59"]
-    assert read_tables(spark, job.out).rows.count() == 60
+    assert read_tables(spark, job.out).rows.frame.count() == 60
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,159 @@
+"""Lines of a log, as Spark's tasks read them: from Parquet files, in columns (Arrow), without a row that Java reads.
+
+Only what these files cannot say alone comes from a data frame of Spark's: the rows of files that have copies of each
+other's lines.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from compliance import storage
+from compliance.schema import arrow_schema
+
+LINES = pa.schema([*arrow_schema(), ("file", pa.string()), ("line", pa.int64()), ("day", pa.date32())])
+"""Lines as tasks get them."""
+LEAST_ROWS, MOST_ROWS = 128 * 1024, 512 * 1024
+"""Rows that a task reads; the least is a row group."""
+TASKS_A_CORE = 4
+_LINES_AT_ONCE = 100_000
+"""Lines of which a task makes one table."""
+
+Work = Callable[[Iterator[pa.Table]], Iterator[pa.RecordBatch]]
+"""The work of a task on its lines."""
+
+
+class LinesFile(NamedTuple):
+    """A Parquet file of lines of one day, or every so-many-th of its row groups.
+
+    Args:
+        place: The file.
+        day: The day, as in `2026-11-21`.
+        rows: About how many rows these are.
+        first: The first of these row groups.
+        step: The distance from one of them to the next.
+    """
+
+    place: str
+    day: str
+    rows: int
+    first: int = 0
+    step: int = 1
+
+
+@dataclass(frozen=True)
+class LogLines:
+    """Lines, each once.
+
+    Args:
+        frame: All of them, as Spark reads them.
+        files: Parquet files that have no line of another one, and none twice.
+        others: The lines of `frame` that are in none of these files; None: there is none.
+    """
+
+    frame: DataFrame
+    files: Sequence[LinesFile] = ()
+    others: DataFrame | None = None
+
+    @staticmethod
+    def of_frame(frame: DataFrame) -> "LogLines":
+        """Return lines that only Spark can read."""
+        return LogLines(frame, others=frame)
+
+    def done(self, work: Work, columns: Collection[str], kinds: Collection[str], result: str) -> DataFrame:
+        """Return what tasks make of lines.
+
+        Args:
+            work: The work of each task, which gets large tables.
+            columns: Those that it needs.
+            kinds: The kinds of lines that it gets; all where there is none.
+            result: The columns of its results, as SQL writes them.
+        """
+        made = []
+        if self.files or self.others is None:
+            tasks = self._tasks()
+            # Spark hands over numbers, and each task knows what to read: no row comes from Java.
+            numbers = self.frame.sparkSession.range(0, len(tasks), 1, max(1, len(tasks)))
+            made.append(numbers.mapInArrow(_reading(tasks, list(columns), list(kinds), work), result))
+        if self.others is not None:
+            own = self.others.where(F.col("kind").isin(*kinds)) if kinds else self.others
+            made.append(own.select(*columns).mapInArrow(_taking(work), result))
+        return made[0] if len(made) == 1 else made[0].unionByName(made[1])
+
+    def _tasks(self) -> list[list[LinesFile]]:
+        cores = self.frame.sparkSession.sparkContext.defaultParallelism
+        most = sum(file.rows for file in self.files) // (cores * TASKS_A_CORE)
+        most = min(MOST_ROWS, max(LEAST_ROWS, most))
+        return storage.in_parts(_pieces(self.files, most), lambda file: (file.rows,), (most,))
+
+
+def _pieces(files: Iterable[LinesFile], most: int) -> Iterator[LinesFile]:
+    for file in files:
+        step = max(1, -(-file.rows // most))
+        yield from (file._replace(rows=file.rows // step, first=first, step=step) for first in range(step))
+
+
+def _reading(
+    tasks: Sequence[Sequence[LinesFile]], columns: list[str], kinds: list[str], work: Work
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = (file for batch in batches for number in batch["id"].to_pylist() for file in tasks[number])
+        return work(large(table for file in files for table in lines_in(file, columns, kinds)))
+
+    return read
+
+
+def _taking(work: Work) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    return lambda batches: work(large(pa.Table.from_batches([batch]) for batch in batches))
+
+
+def lines_in(file: LinesFile, columns: Sequence[str], kinds: Collection[str]) -> Iterator[pa.Table]:
+    """Read columns of a file, row group by row group; a column that the file lacks is null.
+
+    Args:
+        file: The file.
+        columns: Of `LINES`.
+        kinds: The kinds of lines that are read; all where there is none.
+    """
+    day = pa.scalar(date.fromisoformat(file.day))
+    with closing(storage.at_random(file.place)) as source:
+        parquet = pq.ParquetFile(source, read_dictionary=["kind"], coerce_int96_timestamp_unit="us")
+        there = set(parquet.schema_arrow.names)
+        names = [name for name in columns if name in there]
+        for group in range(file.first, parquet.num_row_groups, file.step):
+            chosen = pc.is_in(parquet.read_row_group(group, ["kind"])["kind"], pa.array(kinds)) if kinds else None
+            if chosen is not None and not pc.any(chosen).as_py():
+                continue
+            rows = parquet.read_row_group(group, names, use_threads=False)
+            if chosen is not None and not pc.all(chosen).as_py():
+                rows = rows.filter(chosen)
+            fields = [LINES.field(name) for name in columns]
+            yield pa.Table.from_arrays(
+                [
+                    rows[field.name].cast(field.type)
+                    if field.name in there
+                    else pa.repeat(day if field.name == "day" else pa.scalar(None, field.type), len(rows))
+                    for field in fields
+                ],
+                schema=pa.schema(fields),
+            )
+
+
+def large(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Gather tables: large ones take less time."""
+    gathered: list[pa.Table] = []
+    for table in tables:
+        gathered.append(table)
+        if sum(map(len, gathered)) >= _LINES_AT_ONCE:
+            yield pa.concat_tables(gathered).combine_chunks()
+            gathered = []
+    if gathered:
+        yield pa.concat_tables(gathered).combine_chunks()
