@@ -98,6 +98,11 @@ another thread would not help: allocations wait for it as well. With nothing to 
 """
 
 
+PIECE_S: Final = 0.5
+"""Seconds between two times at which memory is given back while thousands of streams end. That takes long for all of
+their memory together: 23 ms for 194 MiB of 19,000 producers with long names."""
+
+
 class Heap:
     """Gives free memory back to the system some time after much came free; no timer runs while nothing does.
 
@@ -106,14 +111,19 @@ class Heap:
     Args:
         measure: Measures the call of `give_back`, as a context.
         give_back: Gives free memory back to the system.
+        is_freeing: Returns whether work is under way that frees much.
     """
 
     def __init__(
-        self, measure: Callable[[], AbstractContextManager[object]], give_back: Callable[[], None] = give_back_memory
+        self,
+        measure: Callable[[], AbstractContextManager[object]],
+        give_back: Callable[[], None] = give_back_memory,
+        is_freeing: Callable[[], bool] = lambda: False,
     ) -> None:
         self._measure = measure
         self._give_back = give_back
-        self._is_asked = False
+        self._is_freeing = is_freeing
+        self._is_asked = self._is_in_pieces = False
 
     def freed(self) -> None:
         """Note that much memory may have come free: of a slow reader, of held entries, of a session that ended.
@@ -124,8 +134,21 @@ class Heap:
             asyncio.get_running_loop().call_later(WHILE_S, self._go)
             self._is_asked = True
 
+    def freeing(self) -> None:
+        """Note that work begins that frees much memory, which is given back in pieces until that is over."""
+        if not self._is_in_pieces:
+            asyncio.get_running_loop().call_later(PIECE_S, self._give_piece)
+            self._is_in_pieces = True
+
     def _go(self) -> None:
         self._is_asked = False
+        with self._measure():
+            self._give_back()
+
+    def _give_piece(self) -> None:
+        self._is_in_pieces = False
+        if self._is_freeing():
+            self.freeing()
         with self._measure():
             self._give_back()
 

@@ -516,7 +516,10 @@ class TransportContext:
     def __init__(self, counters: Counters, slices: Slices) -> None:
         self._slices = slices
         self.heartbeat = slices.heartbeat
-        self.heap = Heap(partial(slices.measure, Work.MEMORY))
+        self.heap = Heap(
+            partial(slices.measure, Work.MEMORY),
+            is_freeing=lambda: slices.waiting(Work.ENDINGS) > 0 or slices.waiting(Work.LINES) > 0,
+        )
         self.line = ResumeQueue()
         self.reads = ReadScheduler(counters)
         self.buffer = ReadBuffer()

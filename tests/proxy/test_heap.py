@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 from proxy.budgets import Share, SharedBudget
 from proxy.counters import Counters
-from proxy.runtime import WHILE_S, Heap, give_back_memory
+from proxy.runtime import PIECE_S, WHILE_S, Heap, give_back_memory
 from proxy.session.transport import TransportContext
 from proxy.slices import Slices
 from tests.proxy.manual_loop import ManualLoop
@@ -44,6 +44,16 @@ def test_what_cannot_be_given_back_once_may_be_the_next_time(loop: ManualLoop) -
         loop.run(heap.freed)
         loop.advance(WHILE_S)
     assert given == [WHILE_S, 2 * WHILE_S]
+
+
+def test_what_comes_free_for_long_is_given_back_in_pieces(loop: ManualLoop) -> None:
+    given: list[float] = []
+    heap = Heap(nullcontext, lambda: given.append(loop.time()), lambda: loop.time() < 3 * PIECE_S)
+    for _ in range(2):
+        loop.run(heap.freeing)
+    loop.advance(WHILE_S)
+    assert given == [PIECE_S, 2 * PIECE_S, 3 * PIECE_S]
+    assert loop.timers == []
 
 
 def test_what_all_connections_share_gives_back_to_the_system() -> None:
