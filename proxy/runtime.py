@@ -98,7 +98,7 @@ another thread would not help: allocations wait for it as well. With nothing to 
 """
 
 
-PIECE_S: Final = 0.5
+PIECE_S: Final = 0.1
 """Seconds between two times at which memory is given back while thousands of streams end. That takes long for all of
 their memory together: 23 ms for 194 MiB of 19,000 producers with long names."""
 

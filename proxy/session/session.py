@@ -48,10 +48,6 @@ ALERT_S: Final = 1.0
 """Most seconds that a client whose TLS failed has to take the alert: no admission bounds such a connection any more."""
 
 
-MANY_STREAMS: Final = 500
-"""Streams of a session whose end frees much memory."""
-
-
 class SessionState(Enum):
     """The state of a session."""
 
@@ -744,8 +740,6 @@ class Session(TransportOwner):
         self.state, self._turned_away = _ENDING, None
         self.client.hand_to(None)
         self.broker.hand_to(None)
-        if self.stream_count() >= MANY_STREAMS:
-            self._engine.shared.heap.freeing()
         streams = None if self.forwarding is None else self.forwarding.stop()
         self._engine.sessions.discard(self)
         self._engine.slices.run(_ENDINGS, self._wind_up(end, streams), self._wound_up)

@@ -104,6 +104,8 @@ STREAM_MEMORY = 3 * 1024
 """Bytes that a stream takes beside its names; its limiters are counted by themselves (`limiter/registry.py`)."""
 _COPIES = 4
 """Copies of a name that are kept: in the stream, in indexes, and for the next report."""
+_MANY = 500
+"""Streams whose end frees much memory."""
 _LOOKED_AT_ONCE = 20
 """Streams that one step looks at, which takes less time than to close one."""
 BETWEEN_REDELIVERIES_NS = NANOS_PER_SECOND
@@ -621,6 +623,8 @@ class Streams:
         """
         self._reopening = None
         streams = [*self._to_broker.streams.values(), *self._to_client.streams.values()]
+        if len(streams) >= _MANY:
+            self._engine.shared.heap.freeing()
         waiting, others = deque[Stream](), deque[Stream]()
         for number, stream in enumerate(streams, 1):
             if stream.name.direction == "dispatch":
