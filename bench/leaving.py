@@ -269,9 +269,11 @@ class StreamCrowd:
             by_topic[producer.topic].append(producer)
         return by_topic
 
-    def _own(self, client: int) -> range:
-        """The numbers of the producers, and of the consumers, of a client."""
-        return range(client, self.size.streams // 2, self.size.connections)
+    def _own(self, client: int) -> list[int]:
+        """Return the numbers of a client's producers, and of its consumers; those of a topic are of several clients."""
+        size = self.size
+        numbers = range(size.streams // 2)
+        return [each for each in numbers if (each + each // size.topics) % size.connections == client]
 
     def _subscribed(self, index: int, client: Any) -> list[CrowdConsumer]:
         consumers = []

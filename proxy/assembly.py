@@ -285,13 +285,13 @@ class Proxy:
         if self.handovers is not None:
             self.handovers.start()
 
-    def terminate(self) -> None:
+    def terminate(self, cause: DrainCause = DrainCause.SIGTERM) -> None:
         """Drain, or await the drain that is under way, and end then; called once more: end at once."""
         if self._is_to_end:
             self.drain.end()
             return
         self._is_to_end = True
-        self.drain.begin(DrainCause.SIGTERM)
+        self.drain.begin(cause)
         self.end_after_drain()
 
     def end_after_drain(self) -> None:

@@ -61,6 +61,9 @@ class DrainCause(StrEnum):
     REST = "rest"
     TAKEOVER = "takeover"
     """Another process listens already: no balancer has to notice, so the first client leaves at once."""
+    REPLACED = "replaced"
+    """The same, by further processes with sockets of their own (`processes`); this one listens no more, so that clients
+    that leave reach these alone."""
 
 
 class DrainOutcome(StrEnum):
@@ -282,15 +285,14 @@ class DrainService:
         if self._plan is not None:
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
-        is_takeover = cause is DrainCause.TAKEOVER
-        times = replace(self._times, delay=0) if is_takeover else self._times
+        times = replace(self._times, delay=0) if cause in {DrainCause.TAKEOVER, DrainCause.REPLACED} else self._times
         self._plan = DrainPlan(times, self._engine.clock())
         self._over.clear()
         self._counters.draining = 1
         seconds = {name: getattr(times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
         if self.connections:
             structlog.get_logger().info("draining", cause=cause, connections=self.connections, **seconds)
-        if not is_takeover:  # the next process has the audit log then
+        if cause is not DrainCause.TAKEOVER:  # the next process has the audit log then
             effect = f"began to drain: {self.connections} connections, {self.streams} producers and consumers"
             self._note(Action(ActionKind.DRAIN, "", effect), author or Principal(cause, ""))
         self._tasks.start(self._run(self._plan), "drain")
@@ -349,7 +351,10 @@ class DrainService:
             plan.came(now)
         plan.look(now, self.connections, counters.drain_moved["connections"])
         if plan.phase is Phase.MOVING and not was_moving:
-            self._engine.admission.close()
+            if self.cause is DrainCause.REPLACED:  # the clients in its queues, which no other process gets, are let in
+                self._tasks.start(self._server.leave_port(), "leave the port")
+            else:
+                self._engine.admission.close()
             plan.fill([(session, session.stream_count()) for session in self._server.sessions], now)
         if plan.phase is Phase.MOVING and not self._is_looking:
             self._is_looking = True

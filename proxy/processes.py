@@ -171,7 +171,7 @@ class ChildProcess:
         """
         self._next_serves.clear()
         self._is_replaced = self._process is not None
-        await self._end(signal.SIGTERM)
+        await self._end(signal.SIGTERM if self.serving is None else signal.SIGUSR2)
         async with asyncio.timeout(START_S):
             await self._next_serves.wait()
 

@@ -15,6 +15,7 @@ import uvloop
 from proxy.assembly import ConfigSource, Proxy, may_be_taken_over
 from proxy.config.model import NO_LIMITS, Config
 from proxy.descriptors import raise_limit
+from proxy.drain import DrainCause
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.reload import changes_of
 from proxy.runtime import Searches, StartError, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
@@ -110,7 +111,12 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         loop.add_signal_handler(signal.SIGINT, _end_at_once, proxy)
         loop.add_signal_handler(signal.SIGTERM, _terminate, proxy)
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
-        loop.add_signal_handler(signal.SIGUSR2, lambda: tasks.start(_start_next(proxy), "start the next process"))
+        loop.add_signal_handler(
+            signal.SIGUSR2,
+            (lambda: tasks.start(_start_next(proxy), "start the next process"))
+            if parent is None
+            else partial(proxy.terminate, DrainCause.REPLACED),
+        )
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": config.access_log.dir, "policies": config.policies.store}

@@ -179,6 +179,20 @@ class Server:
             for each in listening:
                 each.close()
 
+    async def leave_port(self) -> None:
+        """Listen no more, where other processes have the port; clients in the queues are accepted first."""
+        waiting = []
+        for endpoint, bound in self._bound.items():
+            accept = partial(self._accept, _named(endpoint, bound))
+            for listening in bound:
+                listening.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        waiting.append((accept, listening.accept()[0]))
+        self.stop_listening()
+        for accept, connection in waiting:
+            await asyncio.get_running_loop().connect_accepted_socket(accept, connection)
+
     def _accept(self, endpoint: Endpoint) -> asyncio.BaseProtocol:
         if self._most is not None and len(self.sessions) >= self._most:
             self._count_refused()

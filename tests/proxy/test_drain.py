@@ -22,10 +22,14 @@ class Sessions:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.listens = True
 
     @property
     def sessions(self) -> set[object]:
         return set(self._world.sessions)
+
+    async def leave_port(self) -> None:
+        self.listens = False
 
     def end_sessions(self) -> None:
         for session in self._world.sessions:
@@ -38,7 +42,8 @@ class Draining:
     def __init__(self, world: World) -> None:
         self.world = world
         self.audited: list[tuple[str, str]] = []
-        self.service = DrainService(world.config.drain, world.engine, cast("Server", Sessions(world)), self._note)
+        self.server = Sessions(world)
+        self.service = DrainService(world.config.drain, world.engine, cast("Server", self.server), self._note)
 
     def _note(self, action: Action, author: Principal) -> None:
         self.audited.append((author.name, action.effect))
@@ -130,6 +135,24 @@ def test_client_that_comes_back_is_closed(draining: Draining) -> None:
     again >> connect(TARGET)
     again << NOTHING
     assert again.transport.is_eof_sent
+
+
+def test_process_beside_others_on_its_port_listens_no_more(draining: Draining) -> None:
+    client, broker = publisher(draining.world)
+    draining.world.loop.run(draining.service.begin, DrainCause.REPLACED)
+    draining.advance(0.2, broker)
+    assert not draining.server.listens
+    assert client.transport.is_eof_sent, "no balancer has to notice"
+
+
+def test_client_from_a_queue_of_the_left_port_is_let_in(draining: Draining) -> None:
+    _client, broker = publisher(draining.world)
+    draining.world.loop.run(draining.service.begin, DrainCause.REPLACED)
+    draining.advance(0.2, broker)
+    queued, _ = draining.world.pair()
+    assert queued.transport.is_eof_sent is False
+    draining.advance(1.5, broker)
+    assert queued.transport.is_eof_sent, "and leaves like the others"
 
 
 def test_clients_leave_in_their_time_however_many_connect(draining: Draining) -> None:

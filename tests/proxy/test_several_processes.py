@@ -234,6 +234,9 @@ def test_processes_are_replaced_in_turn_by_one_signal(both: Processes) -> None:
         os.kill(both.parent.pid, signal.SIGUSR2)
         while not both.lines("all processes are replaced"):
             producer.send(b"1")
+            with socket.create_connection(("127.0.0.1", int(both.address.rpartition(":")[2])), PATIENCE_S) as greeting:
+                greeting.sendall(connect())
+                assert greeting.recv(1000), "it is let in, by the process that serves"
             both.parent.check_running()
     assert not pids & {both.pid(index) for index in range(2)}
     assert [line["metrics"] for line in both.lines("process serves")[-2:]] == [

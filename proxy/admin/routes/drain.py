@@ -14,8 +14,8 @@ class ShownDrain(TypedDict):
     """A drain.
 
     `phase` is `serving`, `delaying` (not ready, and serving as before), `moving` or `drained`. `cause` is `SIGTERM`,
-    `rest` or `takeover`. `outcome` is `moved`, `time_over` or `ended` (by a second signal). These and `since` are null
-    before. `connections` and `streams` are left, `moved_…` have gone on elsewhere.
+    `rest`, `takeover` or `replaced` (one of several processes). `outcome` is `moved`, `time_over` or `ended` (by a
+    second signal). These and `since` are null before. `connections` and `streams` are left, `moved_…` have gone on.
     """
 
     phase: str
