@@ -68,11 +68,13 @@ def test_the_first_tag_is_always_the_least(times, order) -> None:
     assert not queue
 
 
-STEPS = st.lists(st.one_of(st.integers(0, 9), st.just("first"), st.integers(-5, -1)), max_size=200)
+STEPS = st.lists(st.one_of(st.integers(0, 9), st.sampled_from(["first", "turn"]), st.integers(-5, -1)), max_size=200)
+"""A stream comes with this time; the first one goes, or that many from the end; or the tags change to the opposite."""
 
 
 @example(steps=[5, 9, 8, 0, 5, "first", "first", 4, 2, -4])  # a gap that a search would read as part of the row
 @example(steps=[2, 2, 2, 2, "first", 1, 0])
+@example(steps=[1, 2, 3, 4, 5, "first", "turn"])
 @given(steps=STEPS)
 def test_who_comes_anew_has_his_place_among_those_who_are_left(steps) -> None:
     queue, places = FairQueue(), list[FinishTag]()
@@ -81,6 +83,10 @@ def test_who_comes_anew_has_his_place_among_those_who_are_left(steps) -> None:
         if isinstance(step, int) and step >= 0:
             places.append(some_place(step, number))
             queue.add(places[-1])
+        elif step == "turn":
+            for place in places:
+                place.time = 9 - place.time
+            queue.reorder()
         elif places:
             queue.remove(places.pop(0 if isinstance(step, str) else step % len(places)))
         newcomer = some_place(10, number + 1)
