@@ -56,7 +56,7 @@ from proxy.server import Server, Sockets
 from proxy.service_manager import ServiceManager
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
-from proxy.slices import Work
+from proxy.slices import Work, letting_go
 from proxy.takeover import Door, Handovers, SocketLink, Successor, TakeoverError
 
 if TYPE_CHECKING:
@@ -361,6 +361,8 @@ class Proxy:
 
     def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
         file, blocks = _file_policies(config), config.blocks
+        values = file.values
+        assert isinstance(values, dict), "a table that was made of the configuration"
         rules = [block.rule() for block in blocks]
 
         def compare(before: FilePolicies) -> FileDifference:
@@ -380,7 +382,10 @@ class Proxy:
                 blocks_changed = self.engine.blocklist.reload(rules)
                 self._tasks.start(self._forget_needless(), "forget lifted blocks that the file does not have")
 
-            return await self.service.take_file(file, compare, take_blocks) or blocks_changed
+            try:
+                return await self.service.take_file(file, compare, take_blocks) or blocks_changed
+            finally:  # the values of an unchanged file are garbage now, of a changed one the table alone
+                self.engine.slices.run(Work.MEMORY, letting_go(values))
 
         return take
 

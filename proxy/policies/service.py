@@ -450,11 +450,12 @@ class PolicyService(PolicyState):
             StoreError: If the store cannot be read. Nothing has changed then.
         """
         async with self._turn:
-            seen, laying = await asyncio.to_thread(self._file_drafted, file, compare)
+            seen, laying, needless = await asyncio.to_thread(self._file_drafted, file, compare)
             if laying is None:
                 beside(seen, self._now())
                 return False
             await self._come_into_force(laying, lambda at: beside(seen, at))
+            await asyncio.to_thread(let_go, needless)  # thousands of values, else the loop would free them in one turn
             return True
 
     async def close(self) -> None:
@@ -624,16 +625,23 @@ class PolicyService(PolicyState):
             limits = [change for change in changes if change.key.kind not in handlers]
             return _Draft(kept_by_handlers, limits, laying, new)
 
-    def _file_drafted(self, file: FilePolicies, compare: Callable[[FilePolicies], T]) -> tuple[T, _Laying | None]:
-        """Compare another file's policies with those in force, and prepare the change."""
+    def _file_drafted(
+        self, file: FilePolicies, compare: Callable[[FilePolicies], T]
+    ) -> tuple[T, _Laying | None, list[Any]]:
+        """Compare another file's policies with those in force, and prepare the change.
+
+        Returns:
+            The result of `compare`, the change if there is one, and tables that are let go once it is in force.
+        """
         with paused_collector():
             seen = compare(self.file)
             changed = self.layers.difference(Layer.FILE, file.values)
             if not changed and self.attaches_as(file):
-                return seen, None
+                return seen, None, []
             over = [meaning for target, value in changed.items() for meaning in self.meanings_over(target, value)]
             size = len(changed) + len(file.groups_of_tenants) + len(file.groups_of_namespaces)
-            return seen, self._laying(size, lambda contents: contents.lay_file(file, changed, over))
+            laying = self._laying(size, lambda contents: contents.lay_file(file, changed, over))
+            return seen, laying, [changed, over]
 
     def _laying(self, size: int, lay: Callable[[PolicyState], None]) -> _Laying:
         """Return how `size` values come into force: a large change is laid into a copy of the contents beforehand."""

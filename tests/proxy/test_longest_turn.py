@@ -1,5 +1,7 @@
 """No peer and no policy makes one turn of the loop long: what each turn does is bounded, whatever there is to do."""
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,12 +15,16 @@ from limiter.limiter import Limiter, Stream
 from limiter.policies import Value, change_of
 from limiter.registry import SLICE
 from limiter.token_bucket import Limit, rate
-from proxy import slices
+from proxy import assembly, bulk, slices
+from proxy.assembly import ConfigSource, Proxy
 from proxy.block_rules import read_network
+from proxy.bulk import PIECE
+from proxy.config.model import load_config
 from proxy.kicks import Kick, KickEffect, kicking
 from proxy.observe import intervals
 from proxy.observe.log_lines import Moment
 from proxy.observe.steady import CountedSpan
+from proxy.policies import service
 from proxy.session.data_path import MOST_STREAMS
 from proxy.slices import AT_ONCE, Work
 from tests.proxy.blocks import block
@@ -515,3 +521,37 @@ def test_counts_are_taken_in_slices_though_all_streams_send(make_world: Make, li
     in_slices = intervals._TAKEN * AT_ONCE[Work.LINES]
     in_reads = AT_ONCE[Work.ENTRIES] // intervals.TAKEN_EARLY + 3 * MOST_STREAMS
     assert crowd.longest() <= in_slices + in_reads
+
+
+@pytest.mark.parametrize("then", ["", "limits: {}\n"])
+async def test_file_that_is_read_again_is_freed_in_slices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    """Of an unchanged file all values are garbage, of a changed one those that were."""
+    file = tmp_path / "sluice.yaml"
+    text = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits:\n  tenants:\n"
+    text += "".join(f"    t{number}: {{publish: {{messages: {number + 1}}}}}\n" for number in range(4 * PIECE))
+    file.write_text(text)
+    proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
+    file.write_text(then or text)
+    left, by_threads, turns = list[dict[Any, Any]](), list[int](), list[int]()
+
+    def letting_go(*forgotten: dict[Any, Any]) -> Iterator[None]:
+        left.extend(forgotten)
+        return slices.letting_go(*forgotten)
+
+    def let_go(tree: Any) -> None:
+        by_threads.append(sum(map(len, tree)))
+        assert threading.current_thread() is not threading.main_thread()
+        bulk.let_go(tree)
+
+    monkeypatch.setattr(assembly, "letting_go", letting_go)
+    monkeypatch.setattr(service, "let_go", let_go)
+    await proxy.reloader.reload("SIGHUP")
+    while left and any(left):
+        turns.append(sum(map(len, left)))
+        await asyncio.sleep(0)
+    await proxy.stop()
+    assert (len(left), by_threads) == (1, [4 * PIECE] if then else [])
+    assert then or turns[0] >= 4 * PIECE - 500
+    assert max((before - after for before, after in pairwise([*turns, 0])), default=0) <= 500
