@@ -51,7 +51,8 @@ def broker(  # noqa: PLR0913 - each parameter is an option of the command line
 ) -> None:
     """Run a stand-in for a Pulsar broker, in memory.
 
-    It is for demos and trials. SIGTERM ends it.
+    It is for demos and trials, also of fleets: it serves a fleet's topics, so that proxies with a section `fleet` share
+    their limits by it. SIGTERM ends it.
     """
     from loadgen.standin.broker import LISTEN, MB, BrokerOptions, parse_partitions
     from loadgen.standin.server import context_of, run

@@ -11,6 +11,7 @@ import pulsar
 import pytest
 
 READY = "stand-in broker listening on "
+SERVES = ", for clients and fleets"
 
 
 @contextmanager
@@ -22,7 +23,8 @@ def running_broker(*options: str, listen: str = "127.0.0.1:0") -> Iterator[tuple
             assert process.stdout is not None
             line = process.stdout.readline().strip()
             assert line.startswith(READY)
-            yield process, line.removeprefix(READY)
+            assert line.endswith(SERVES)
+            yield process, line.removeprefix(READY).removesuffix(SERVES)
         finally:
             process.terminate()
 

@@ -30,6 +30,8 @@ from protocol.pulsar_pb2 import (
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.loadgen.standin.doubles import TOPIC, payload
 
+BROKER = [sys.executable, "-m", "sluice", "broker"]
+
 MB = 1024 * 1024
 
 
@@ -194,6 +196,16 @@ def test_a_producer_goes_on_after_the_broker_was_restarted():
 def failing(*options):
     command = [sys.executable, "-m", "sluice", "broker", *options]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_fleets_are_named_by_the_help_and_at_the_start():
+    help_text = " ".join(subprocess.run([*BROKER, "--help"], capture_output=True, text=True, check=True).stdout.split())
+    assert "it serves a fleet's topics" in help_text
+    with subprocess.Popen([*BROKER, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        process.terminate()
+    assert line.endswith(", for clients and fleets\n")
 
 
 def test_a_port_in_use_is_one_clear_line():
