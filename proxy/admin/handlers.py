@@ -18,6 +18,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from proxy.admin.auth import CALLER
+from proxy.admin.json_text import json_of
 from proxy.admin.listener import connection_of
 from proxy.admin.refusals import refusal
 from proxy.bulk import AbandonedError
@@ -108,7 +109,7 @@ def is_null(text: bytes) -> bool:
 
 def shown(body: msgspec.Struct | dict[str, str] | list[str] | str) -> web.Response:
     """Return a response with a value; a bare name is written without quotes, as Pulsar does."""
-    text = body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+    text = body.encode() if isinstance(body, str) else json_of(body)
     return web.Response(body=text, content_type=_JSON)
 
 
@@ -175,7 +176,7 @@ async def encoded_each(slices: Slices, values: Iterable[object]) -> list[msgspec
 
     def units() -> Iterator[None]:
         for value in values:
-            encoded.append(msgspec.Raw(msgspec.json.encode(value)))
+            encoded.append(msgspec.Raw(json_of(value)))
             yield
 
     await slices.done(Work.REQUESTS, units())

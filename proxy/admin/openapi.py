@@ -23,6 +23,7 @@ from proxy.admin.handlers import (
     description_of,
     sent,
 )
+from proxy.admin.json_text import json_of
 from proxy.admin.refusals import Refusal
 from proxy.admin.routes.pulsar import PATH_NAMES
 from proxy.admin.tenant_scope import ALWAYS_OPEN
@@ -200,5 +201,5 @@ class OpenApiRest:
         async with self._turn:
             if not self._page:
                 routes = list(request.app.router.routes())
-                self._page = await asyncio.to_thread(lambda: msgspec.json.encode(page(routes, self._version)))
+                self._page = await asyncio.to_thread(lambda: json_of(page(routes, self._version)))
         return await sent(request, self._page, {"Content-Type": JSON})

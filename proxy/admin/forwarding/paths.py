@@ -19,6 +19,7 @@ from aiohttp import web
 from yarl import URL
 
 from proxy.admin.browser_guard import READING
+from proxy.admin.json_text import json_of
 from proxy.policies.bodies import BodyError, requested_body
 from proxy.policies.layers import DYNAMIC_KEYS
 
@@ -53,7 +54,7 @@ def together(ours: str | None, theirs: Any) -> web.Response:
         both: Any = dict(sorted([*own.items(), *others]))
     else:
         both = sorted({*theirs, *own})
-    return web.Response(body=msgspec.json.encode(both), content_type="application/json")
+    return web.Response(body=json_of(both), content_type="application/json")
 
 
 _MOST_DECODINGS = 4

@@ -6,7 +6,6 @@ A rate is the difference of a count in two answers, over the difference of their
 from collections.abc import Iterator
 from typing import TypedDict
 
-import msgspec
 from aiohttp import web
 
 from limiter.levels import LEVEL_OF_WORD
@@ -25,6 +24,7 @@ from proxy.admin.handlers import (
     sent,
 )
 from proxy.admin.in_force import FullestLimits, ShownInForce, shown_in_force
+from proxy.admin.json_text import json_of
 from proxy.admin.routes.streams import SEARCH
 from proxy.policies.keys import LONGEST
 from proxy.session.engine import Engine
@@ -106,7 +106,7 @@ class LimiterRest:
         chosen = fullest.first()
         shown = await encoded_each(slices, (_shown(limiter, at) for limiter in chosen))
         sums = {"monotonic_ms": at / 1e6, "limiters": shown, "left_out": fullest.added - len(chosen)}
-        return await sent(request, msgspec.json.encode(sums), {"Content-Type": JSON})
+        return await sent(request, json_of(sums), {"Content-Type": JSON})
 
 
 def _shown(limiter: Limiter, now: int) -> ShownLimiter:

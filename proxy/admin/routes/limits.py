@@ -9,7 +9,6 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any, TypedDict
 
-import msgspec
 from aiohttp import web
 
 from limiter.levels import ABOUTS, ADDRESS, CLIENT_PARTS, About, Client, Setting
@@ -34,6 +33,7 @@ from proxy.admin.handlers import (
     tagged,
 )
 from proxy.admin.in_force import LimitInForce, LimitsInForce, ShownDegraded, ShownInForce, ShownShares
+from proxy.admin.json_text import json_of
 from proxy.admin.refusals import refusal
 from proxy.bulk import let_go
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
@@ -242,7 +242,7 @@ def _page(
         "left_out": left_out,
         "next": " ".join(shown[-1][0]) if left_out else None,
     }
-    return msgspec.json.encode(answer)
+    return json_of(answer)
 
 
 def _target(query: Query) -> PolicyTarget:
@@ -342,7 +342,7 @@ class ExplainRest:
             "dispatch": self._levels(request, "dispatch", dispatch),
             "subscribe": self._level(request, "subscribe", explain_subscribes(self._service, topic)),
         }
-        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+        return web.Response(body=json_of(answer), content_type="application/json")
 
     def _levels(self, request: web.Request, about: About, explained: Explained) -> list[ExplainedLevel]:
         return [self._level(request, about, level) for level in explained.levels]

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any, TypedDict
 
-import msgspec
 from aiohttp import web
 from pydantic import ValidationError, field_validator
 
@@ -29,6 +28,7 @@ from proxy.admin.handlers import (
     json_text,
     sent,
 )
+from proxy.admin.json_text import escaped, json_of
 from proxy.block_rules import Block, each_once
 from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.config.limits import Limits
@@ -120,10 +120,11 @@ class PoliciesRest:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Show all in force: YAML that `sluice check` accepts, or (format=json) `proxy.policies.policy_set`'s form."""
         form = _FORMAT.read(asked(request, (_FORMAT,)))
-        write, content = (encoded, JSON) if form == "json" else (as_yaml, f"{_YAML}; charset=utf-8")
+        is_json = form == "json"
+        content = JSON if is_json else f"{_YAML}; charset=utf-8"
 
         def pieces(held: PolicySet) -> list[bytes]:
-            written = list(write(held))
+            written = list(map(escaped, encoded(held)) if is_json else as_yaml(held))
             let_go(held.values)
             return written
 
@@ -150,7 +151,7 @@ class PoliciesRest:
             for needless in (wanted.values, made.wanted):
                 await asyncio.to_thread(let_go, needless)
         answer: Applied = {"applied": not dry_run, **shown, "hidden": made.hidden[:MOST_SHOWN]}
-        return web.Response(body=msgspec.json.encode(answer), content_type=JSON)
+        return web.Response(body=json_of(answer), content_type=JSON)
 
     def _held(self, state: PolicyState) -> PolicySet:
         return replace(in_force(state), blocks=rules_by_key(self._desk.blocklist.rules.all()))
@@ -357,7 +358,7 @@ class AuditRest:
 
     def _page(self, most: int) -> bytes:
         answer: AuditPage = {"changes": [_shown(audited) for audited in self._store.audited(most)]}
-        return msgspec.json.encode(answer)
+        return json_of(answer)
 
 
 def _shown(audited: Audited) -> AuditedChange:

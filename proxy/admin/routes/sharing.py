@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, TypedDict
 
-import msgspec
 from aiohttp import web
 
 from fleet.coordinator import Coordinator
 from fleet.messages import Quota
 from fleet.shares import UNBOUNDED
 from proxy.admin.handlers import JSON, Number, asked, described, encoded_each, explaining, sent
+from proxy.admin.json_text import json_of
 from proxy.admin.refusals import refusal
 from proxy.fleet.member_limits import MemberLimit
 from proxy.fleet.policy_topic import LastChange, PolicyTopic, TopicState
@@ -175,7 +175,7 @@ class FleetRest:
         if self._fleet is None:
             return refusal(404, "this proxy is in no fleet: its configuration has no section fleet")
         growing = await self._growing(self._fleet, most)
-        body = msgspec.json.encode(_shown(self._fleet, self._policies) | growing)
+        body = json_of(_shown(self._fleet, self._policies) | growing)
         return await sent(request, body, {"Content-Type": JSON})
 
     async def _growing(self, service: FleetService, most: int) -> dict[str, Any]:

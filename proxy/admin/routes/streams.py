@@ -10,7 +10,6 @@ from functools import partial
 from itertools import count
 from typing import TypedDict
 
-import msgspec
 from aiohttp import web
 
 from limiter.levels import LEVEL_OF_WORD
@@ -31,6 +30,7 @@ from proxy.admin.handlers import (
     sent,
 )
 from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
+from proxy.admin.json_text import json_of
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, withholding
 from proxy.policies.keys import LONGEST
@@ -422,7 +422,7 @@ class StreamRest:
             "draining": self._in_force.draining(),
             "left_out": choice.totals["streams"] - len(shown),
         }
-        page = [msgspec.json.encode(sums)[:-1] + b',"streams":[']
+        page = [json_of(sums)[:-1] + b',"streams":[']
         for streams in _parts(shown, _PIECE):
             views: list[bytes] = []
             await slices.done(Work.REQUESTS, map(partial(self._show, views), _parts(streams, _SHOWN_AT_ONCE)))
@@ -431,7 +431,7 @@ class StreamRest:
         return page
 
     def _show(self, views: list[bytes], streams: list[Stream]) -> None:
-        views += [msgspec.json.encode(view(stream, self._engine.clock())) for stream in streams]
+        views += [json_of(view(stream, self._engine.clock())) for stream in streams]
 
 
 def _parts(streams: list[Stream], number: int) -> Iterator[list[Stream]]:
