@@ -70,6 +70,8 @@ class ExportOutcome(StrEnum):
     """The outcome of an export, counted on `/metrics`."""
 
     DONE = "done"
+    PARTIAL = "partial"
+    """The collector took a part of it, and rejected data points."""
     REFUSED = "refused"
     """The collector answered with another status than 200."""
     UNREACHABLE = "unreachable"

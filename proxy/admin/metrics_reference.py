@@ -44,7 +44,8 @@ HTTP, every `otlp.interval` (60 s). Names are those below without `_total`; coun
 are cumulative since the start of the process, so the next export makes up for one that failed. The
 resource has `service.name` (`sluice`), `service.instance.id` (`proxy_id`) and `service.version`.
 `sluice_otlp_exports_total` counts exports; the log has a line when they begin to fail, and when
-they go on.
+they go on. An export of which the collector rejects data points is `partial`: the log has its
+message, once until all are taken again. The collector has no copy of those points.
 """
 _SECTIONS = (
     ("Messages and limits", ("messages_", "bytes_", "permits_", "throttled_", "would_", "limit", "batches_")),

@@ -7,11 +7,17 @@ https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetric
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import groupby
 
 import aiohttp
 import structlog
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsPartialSuccess,
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
     AGGREGATION_TEMPORALITY_CUMULATIVE,
     HistogramDataPoint,
@@ -31,6 +37,10 @@ from proxy.tls.certificates import forward_context
 PATH = "/v1/metrics"
 MOST_POINTS = 512
 """Data points of one request, from which on the next one begins: encoding as many takes about a millisecond."""
+_MOST_ANSWER = 64 * 1024
+"""Bytes of an answer that are read."""
+_MOST_MESSAGE = 200
+"""Characters of a collector's message in the log."""
 _UNITS = {"seconds": "s", "bytes": "By"}
 
 
@@ -73,7 +83,7 @@ class OtlpExport:
         self._resource = resource
         self._begun_ns = time.time_ns()
         self._url = f"{section.url}{PATH}"
-        self._is_failing = False
+        self._is_failing = self._is_partial = False
         self._context = forward_context(section.ca, "otlp").context if self._url.startswith("https:") else None
 
     async def run(self) -> None:
@@ -87,7 +97,7 @@ class OtlpExport:
 
     async def _export_once(self, session: aiohttp.ClientSession) -> None:
         try:
-            await self._export(session)
+            rejected = await self._export(session)
         except ExportError as error:
             self._counters.otlp_exports[error.outcome] += 1
             if not self._is_failing:
@@ -96,12 +106,29 @@ class OtlpExport:
                 )
             self._is_failing = True
             return
-        self._counters.otlp_exports[ExportOutcome.DONE] += 1
+        points = sum(each.rejected_data_points for each in rejected)
+        self._counters.otlp_exports[ExportOutcome.PARTIAL if points else ExportOutcome.DONE] += 1
         if self._is_failing:
             structlog.get_logger().info("metrics are exported again", url=self._url)
-        self._is_failing = False
+        if points and not self._is_partial:
+            message = next((each.error_message for each in rejected if each.error_message), "")
+            structlog.get_logger().warning(
+                "the collector rejects data points of exports: mend what it names; /metrics has them all",
+                url=self._url,
+                rejected=points,
+                error=message[:_MOST_MESSAGE],
+            )
+        elif self._is_partial and not points:
+            structlog.get_logger().info("the collector takes all data points again", url=self._url)
+        self._is_failing, self._is_partial = False, points > 0
 
-    async def _export(self, session: aiohttp.ClientSession) -> None:
+    async def _export(self, session: aiohttp.ClientSession) -> list[ExportMetricsPartialSuccess]:
+        """Export once; return what the collector rejected of it.
+
+        Raises:
+            ExportError: If the collector did not take a request.
+        """
+        rejected: list[ExportMetricsPartialSuccess] = []
         bodies: list[bytes] = []
         units = encoding(self._collector.parts(), self._resource, (self._begun_ns, time.time_ns()), bodies)
         await self._slices.done(Work.SCRAPES, units)
@@ -109,11 +136,15 @@ class OtlpExport:
         for body in bodies:
             try:
                 async with session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
-                    status, reason = answer.status, await answer.content.read(200)
+                    status, reason = answer.status, await _beginning(answer)
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise ExportError(ExportOutcome.UNREACHABLE, str(error) or "no answer in time") from None
             if status != 200:
-                raise ExportError(ExportOutcome.REFUSED, f"the collector answered {status}: {reason!r}")
+                raise ExportError(ExportOutcome.REFUSED, f"the collector answered {status}: {reason[:_MOST_MESSAGE]!r}")
+            with suppress(DecodeError):  # other bodies are no answers of the protocol, and 200 is enough
+                success = ExportMetricsServiceResponse.FromString(reason).partial_success
+                rejected += [success] if success.rejected_data_points > 0 else []
+        return rejected
 
     async def _authorization(self) -> dict[str, str]:
         file = self._section.token
@@ -124,6 +155,14 @@ class OtlpExport:
         except TokenFileError as error:
             raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {error}") from None
         return {"Authorization": f"Bearer {token}"}
+
+
+async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
+    """Return the body, up to a bound."""
+    body = b""
+    while len(body) < _MOST_ANSWER and (piece := await answer.content.read(_MOST_ANSWER - len(body))):
+        body += piece
+    return body
 
 
 def encoding(
