@@ -136,6 +136,19 @@ def _explained(error: OSError, flags: int, path: Path) -> OSError:
     return error
 
 
+def unread(error: OSError) -> str:
+    """Return the words for a file that cannot be read, with the remedy."""
+    remedy = _REMEDIES.get(error.errno or 0)
+    return f"cannot be read: {error.strerror}" + (f"; {remedy}" if remedy else "")
+
+
+_REMEDIES = {
+    errno.ENOENT: "make this file, or name another",
+    errno.ENOTDIR: "make this file, or name another",
+    errno.EACCES: "let this user read it, by chmod or chown, or name another",
+}
+
+
 def warn_if_others_read(path: Path, key: str) -> None:
     """Warn if other users of the machine can read a secret's file.
 
@@ -174,7 +187,7 @@ def read_token(path: Path) -> str:
     try:
         token = read_file(path, MOST_SECRET).decode("ascii").strip()
     except OSError as error:
-        raise TokenFileError(f"{path}: cannot be read: {error.strerror}") from None
+        raise TokenFileError(f"{path}: {unread(error)}") from None
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:

@@ -7,6 +7,7 @@ runs with this configuration, and its next start finds them free.
 import contextlib
 import errno
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -20,6 +21,8 @@ from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.refusals import RefusalLog
 from proxy.config.model import Config, ConfigError
+from proxy.config.sources import Sources, variables
+from proxy.config.yaml_reader import KeyPath
 from proxy.counters import Counters
 from proxy.descriptors import DescriptorShares, highest_limit
 from proxy.files import TokenFileError, read_token
@@ -53,8 +56,13 @@ class StartCheck:
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, config: Config) -> "StartCheck":
-        """Check all files, addresses and names that a start would use."""
+    def of(cls, config: Config, sources: Sources | None = None) -> "StartCheck":
+        """Check all files, addresses and names that a start would use.
+
+        Args:
+            config: The configuration.
+            sources: The source of each value, which findings name; None: they name none.
+        """
         check = cls()
         with _unlogged(), warnings_heard() as heard:
             check._read_files(config)
@@ -70,6 +78,9 @@ class StartCheck:
         check._look_for_brokers(config)
         shortage = DescriptorShares.of(config, highest_limit()).shortage()
         check.warnings += [f"max_connections: {config.max_connections}: {shortage}"] if shortage else []
+        if sources is not None:
+            check.problems = sources.placed([(_key_in(each), each) for each in check.problems])
+            check.warnings = sources.placed([(_key_in(each), each) for each in check.warnings])
         return check
 
     def _read_files(self, config: Config) -> None:
@@ -183,6 +194,19 @@ class StartCheck:
                     f"{key}: {endpoint}: its name cannot be resolved: {getattr(error, 'strerror', None) or error}; "
                     "clients get an error until it can be"
                 )
+
+
+_KEYS = {
+    ".".join(key[:length]): key[:length] for key, _ in variables(Config).values() for length in range(1, len(key) + 1)
+}
+_LOGGED_KEY = re.compile(r"\bkey=([a-z_.]+)")
+
+
+def _key_in(finding: str) -> KeyPath:
+    """Return the key with which a finding begins, or which a line of the log has; empty if there is none."""
+    logged = _LOGGED_KEY.search(finding)
+    named = finding.partition(":")[0]
+    return _KEYS.get(named) or _KEYS.get(logged[1] if logged else "", ())
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from proxy.admin.tenant_scope import ALWAYS_OPEN, why_outside
 from proxy.config.model import ConfigError
 from proxy.config.sections import AdminAccess
 from proxy.config.yaml_reader import YamlError, YamlProblem, lines_of, parse_yaml
-from proxy.files import FileReader, read_file, warn_if_others_read, warn_of_passed_over
+from proxy.files import FileReader, read_file, unread, warn_if_others_read, warn_of_passed_over
 from proxy.policies.keys import ANONYMOUS
 from proxy.tls.certificates import Expiry, LoadedContext, admin_context
 
@@ -114,7 +114,7 @@ def _text(path: Path) -> bytes:
         mode = path.stat().st_mode
         text = read_file(path, _MOST_BYTES)
     except OSError as error:
-        raise _refused(path, f" cannot be read: {error.strerror}") from None
+        raise _refused(path, f" {unread(error)}") from None
     if mode & stat.S_IWOTH:
         raise _refused(path, " others can write it, and so give themselves access: chmod o-w")
     warn_if_others_read(path, _TOKENS_KEY)

@@ -9,7 +9,7 @@ import typer
 from proxy.cli.options import Json, print_json
 
 if TYPE_CHECKING:
-    from proxy.config.model import Config
+    from proxy.config.model import Loaded
 
 _CONFIG = "SLUICE_CONFIG"
 ConfigFile = Annotated[
@@ -138,15 +138,16 @@ def check(  # noqa: PLR0913, PLR0917 - one for each option
     warnings: list[str] = []
     try:
         loaded = load(config, flags, os.environ)
-        taken: Config | None = loaded.config
+        taken: Loaded | None = loaded
         problems: list[str] = []
         if "limits" not in loaded.config.model_fields_set:
             empty = f"{config}: is empty: it has no keys, and " if loaded.has_empty_file else ""
             warnings.append(f"{empty}{NO_LIMITS}")
     except ConfigError as error:
         taken, problems = usable_part(config, flags, os.environ), error.problems
-    found = StartCheck() if values_only or taken is None else StartCheck.of(taken)
-    warnings += [*(doubtful_names(taken.limits) if taken else ()), *found.warnings]
+    found = StartCheck() if values_only or taken is None else StartCheck.of(taken.config, taken.sources)
+    doubtful = taken.sources.placed(list(doubtful_names(taken.config.limits))) if taken else []
+    warnings += [*doubtful, *found.warnings]
     problems = [*problems, *found.problems]
     if json:
         print_json({"problems": problems, "warnings": warnings})

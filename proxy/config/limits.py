@@ -54,7 +54,7 @@ from proxy.config.values import (
     WholeTopic,
     network_name,
 )
-from proxy.mistakes import BOUNDED, ConfigSection, Contradiction, without_contradictions
+from proxy.mistakes import BOUNDED, ConfigSection, Contradiction, Place, without_contradictions
 
 _TENTH = "default: a tenth of a period's worth"
 RELATIVE = "relativeToPublishRate"
@@ -442,30 +442,37 @@ class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  #
 _SYSTEM_NAMESPACE = "pulsar/system"
 
 
-def _empty_sections(limits: Limits) -> Iterator[str]:
+def _empty_sections(limits: Limits) -> Iterator[tuple[str, str, str]]:
     for path, sections in (("plans", limits.plans), ("tenants", limits.tenants), ("namespaces", limits.namespaces)):
         for name, section in sections.items():
             if not section.model_fields_set:
-                yield f"limits.{path}.{name}: limits nothing; write its limits, or take it out"
+                yield path, name, "limits nothing; write its limits, or take it out"
 
 
-def doubtful_names(limits: Limits) -> Iterator[str]:
-    """Yield a warning for each name whose limits no stream may ever have, and for each plan that is given to none."""
+def doubtful_names(limits: Limits) -> Iterator[tuple[Place, str]]:
+    """Yield a warning for each name whose limits no stream may ever have, and for each plan that is given to none.
+
+    The place of the name comes first, and the warning begins with it.
+    """
+    for section, name, warning in _doubtful(limits):
+        yield ("limits", section, name), f"limits.{section}.{name}: {warning}"
+
+
+def _doubtful(limits: Limits) -> Iterator[tuple[str, str, str]]:
     given = {section.plan for section in (*limits.tenants.values(), *limits.namespaces.values())}
     for plan in limits.plans:
         if plan not in given:
-            yield f"limits.plans.{plan}: no tenant and no namespace has this plan"
+            yield "plans", plan, "no tenant and no namespace has this plan"
     yield from _empty_sections(limits)
+    patterned = " and ".join(f"limits.{section}" for section in _SECTIONS_OF_PATTERNS)
     for key, part in (("topics", "local name"), ("producers", "name"), ("roles", "name")):
         for name in getattr(limits, key):
             if EACH in name and name != EACH:
-                yield (
-                    f"limits.{key}.{name}: this is no pattern: it is for the one whose {part} has a *; patterns are "
-                    f"for {' and '.join(f'limits.{section}' for section in _SECTIONS_OF_PATTERNS)}"
-                )
+                text = f"this is no pattern: it is for the one whose {part} has a *; patterns are for {patterned}"
+                yield key, name, text
     for name in limits.namespaces:
         if name == _SYSTEM_NAMESPACE:
-            yield f"limits.namespaces.{name}: its topics are exempt from all limits but limits.exempt"
+            yield "namespaces", name, "its topics are exempt from all limits but limits.exempt"
     for name, group in limits.resource_groups.items():
         if not group.tenants and not group.namespaces:
-            yield f"limits.resource_groups.{name}: no tenant and no namespace is attached to it here"
+            yield "resource_groups", name, "no tenant and no namespace is attached to it here"

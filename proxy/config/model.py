@@ -28,6 +28,7 @@ from proxy.config.sections import (
     open_to_all,
 )
 from proxy.config.sources import (
+    Given,
     Sources,
     explain,
     given_by_flags,
@@ -421,7 +422,7 @@ def load(
     file = read(path) if written is None else written
     problems = [*file.problems, *of_variables]
     mistakes = [*file.mistakes, *map(Mistake, of_variables)]
-    sources = Sources(str(path) if path else "defaults", file.values, over, file.text or "", file.parts)
+    sources = _sources(path, file, over)
     try:
         given = laid_over(file.values, over)
         config = Config.model_validate(given, context=ProblemCount())
@@ -444,14 +445,22 @@ def load(
     return Loaded(config, given, sources, path is not None and not file.values)
 
 
-def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Config | None:
+def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[str, str]) -> Loaded | None:
     """Return the configuration without the sections that have mistakes; None if the rest is none without them."""
     over, _ = read_environment(Config, environment)
-    given = laid_over(read(path).values, [*over, *given_by_flags(flags)])
+    over += given_by_flags(flags)
+    file = read(path)
+    given = laid_over(file.values, over)
     for _ in range(2):
         try:
-            return Config.model_validate(given, context=ProblemCount())
+            config = Config.model_validate(given, context=ProblemCount())
         except ValidationError as error:
             wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
             given = {key: value for key, value in given.items() if key not in wrong}
+        else:
+            return Loaded(config, given, _sources(path, file, over))
     return None
+
+
+def _sources(path: Path | None, file: File | Folder, over: Iterable[Given]) -> Sources:
+    return Sources(str(path) if path else "defaults", file.values, over, file.text or "", file.parts)

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -80,6 +80,10 @@ class SourceFile(NamedTuple):
         return has(self.values, key)
 
 
+_DEFAULTS: Final = "default"
+"""The source of a value that is given nowhere."""
+
+
 class Sources:
     """The source of each value of the configuration.
 
@@ -120,6 +124,14 @@ class Sources:
         line = self._lines.get((file, tuple(map(str, key))))
         is_of_file = source == file or source.startswith(f"{file}, ")
         return f"{file}:{line}{source[len(file) :]}" if is_of_file and line else source
+
+    def placed(self, findings: Sequence[tuple[KeyPath, str]]) -> list[str]:
+        """Return the text of each finding after the source of its key; without a key the text alone."""
+        self.find_lines(key for key, _ in findings if key)
+        return [f"{self._place_or_default(key)}: {text}" if key else text for key, text in findings]
+
+    def _place_or_default(self, key: KeyPath) -> str:
+        return self.place(key) if self.is_given_over(key) or has(self._values, key[:1]) else _DEFAULTS
 
     def _file_of(self, key: Sequence[object]) -> str:
         """Return the file with a key, or with the nearest section around it; of several, and of none, the folder."""

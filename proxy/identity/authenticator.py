@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from proxy.config.model import ConfigError, take_all
 from proxy.config.sections import Authentication, path_in
-from proxy.files import MOST_PEM, FileReader, read_file, warn_if_others_read, warn_of_passed_over
+from proxy.files import MOST_PEM, FileReader, read_file, unread, warn_if_others_read, warn_of_passed_over
 from proxy.identity.checks import Checks, CheckWorker, OneThread
 from proxy.identity.evidence import Credentials, Decided, Evidence, Identity, NotProved, is_principal, token_credentials
 from proxy.identity.passwords import PasswordFileError, Passwords, PasswordVerdict, read_htpasswd
@@ -245,7 +245,7 @@ def _keys(name: str, source: str) -> tuple[VerifyingKey, ...]:
     try:
         keys = _READERS[name](_data_in(source) if path is None else read_file(path, MOST_PEM), unusable.append)
     except OSError as error:
-        raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
+        raise ConfigError([f"{key}: {path}: {unread(error)}"]) from None
     except KeyFileError as error:
         raise ConfigError([f"{key}: {path or 'data:'}: {error}"]) from None
     warn_of_passed_over("a key is passed over: no token is verified by it", key, str(path or "data:"), unusable)
@@ -260,7 +260,7 @@ def _users(path: Path) -> dict[str, str]:
     try:
         users = read_htpasswd(read_file(path, _MOST_HTPASSWD), unusable.append)
     except OSError as error:
-        raise ConfigError([f"{key}: {path}: cannot be read: {error.strerror}"]) from None
+        raise ConfigError([f"{key}: {path}: {unread(error)}"]) from None
     except PasswordFileError as error:
         raise ConfigError([f"{key}: {path}: {problem}" for problem in error.problems]) from None
     warn_of_passed_over("a line is passed over: its user is not served by it", key, str(path), unusable)

@@ -25,7 +25,7 @@ from limiter.levels import LEVELS
 from limiter.limiter import Limiter, Scope, Stream
 from limiter.token_bucket import NANOS_PER_SECOND, PUBLISH_WINDOW_NS, WHOLE, Limit, Rate
 from protocol.topic_name import parse_topic
-from proxy.files import MOST_SECRET, read_file
+from proxy.files import MOST_SECRET, read_file, unread
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
 from proxy.observe.log_writer import Loss
@@ -75,7 +75,7 @@ def read_key(path: Path) -> bytes:
     try:
         key = read_file(path, MOST_SECRET).strip()
     except OSError as error:
-        raise AddressKeyError(f"{path}: cannot be read: {error.strerror}") from None
+        raise AddressKeyError(f"{path}: {unread(error)}") from None
     if len(key) < SHORTEST_KEY:
         raise AddressKeyError(
             f"{path}: holds {len(key)} bytes; a key has at least {SHORTEST_KEY}: openssl rand -hex 32"

@@ -25,7 +25,7 @@ import structlog
 from protocol.endpoint import TLS, Endpoint
 from proxy.config.model import Config, ConfigError, take_all
 from proxy.config.sections import AdminTls, BrokerTls, ListenerTls
-from proxy.files import FileReader, reopenable, warn_if_others_read
+from proxy.files import FileReader, reopenable, unread, warn_if_others_read
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -346,7 +346,7 @@ def _opened(section: str, **paths: Path | None) -> Iterator[_Files]:
             try:
                 files |= {key: (path, stack.enter_context(reopenable(path)))} if path else {}
             except OSError as error:
-                problems.append(f"{section}.{key}: {path}: cannot be read: {error.strerror}")
+                problems.append(f"{section}.{key}: {path}: {unread(error)}")
         if problems:
             raise ConfigError(problems)
         yield _Files(section, files)

@@ -574,7 +574,7 @@ async def test_broker_admin_authority_is_read_again_and_its_end_logged(
 )
 def test_a_check_reads_what_has_nothing_to_do_with_clients(key: str, section: dict[str, Any]) -> None:
     found = StartCheck.of(given("127.0.0.1:1", more=section).read())
-    assert f"{key}: none: cannot be read: No such file or directory" in found.problems
+    assert f"{key}: none: cannot be read: No such file or directory; make this file, or name another" in found.problems
 
 
 async def test_a_start_without_limits_is_one_unless_that_is_meant(tmp_path: Path) -> None:

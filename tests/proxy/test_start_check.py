@@ -1,6 +1,7 @@
 """`sluice check` finds what `sluice serve` would refuse at its start, all of it at once, and makes nothing."""
 
 import fcntl
+import json
 import os
 import socket
 import sqlite3
@@ -198,7 +199,7 @@ def test_warnings_leave_the_exit_code_0(tmp_path: Path) -> None:
     path.write_text("broker: pulsar://no-such-host.invalid:6650\nlisten: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {}\n")
     result = CliRunner().invoke(app, ["check", "--config", str(path)])
     assert (result.exit_code, result.stdout) == (0, f"{path}: fine\n")
-    assert result.stderr.startswith("sluice: warning: broker: ")
+    assert result.stderr.startswith(f"sluice: warning: {path}:1: broker: ")
     assert load_config(path, {}).broker
 
 
@@ -245,5 +246,74 @@ def test_limits_that_no_stream_may_have_are_warnings(tmp_path: Path, limits: str
     path.write_text(f"limits: {limits if limits[0] == '{' else '{' + limits + '}'}\n")
     result = CliRunner().invoke(app, ["check", "--config", str(path), "--values-only"])
     assert result.exit_code == 0
-    assert result.stderr.startswith(f"sluice: warning: {warning}" if warning else "")
+    assert result.stderr.startswith(f"sluice: warning: {path}:1: {warning}" if warning else "")
     assert result.stderr.count("\n") == bool(warning)
+
+
+def findings(path: Path, *flags: str) -> list[str]:
+    result = CliRunner().invoke(app, ["check", "--config", str(path), *flags])
+    return [line.removeprefix("sluice: ").removeprefix("warning: ") for line in result.stderr.splitlines()]
+
+
+def test_each_finding_has_the_line_of_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "jwks").write_text('{"keys": [{"kty": "OKP"}]}')
+    path = tmp_path / "sluice.yaml"
+    path.write_text(
+        f"listen: 127.0.0.1:0\n"
+        f"admin_access:\n"
+        f"  tokens: {tmp_path}/none\n"
+        f"access_log: {{dir: {tmp_path}/file}}\n"
+        f"policies:\n"
+        f"  store: {tmp_path}/none/p.db\n"
+        f"authentication:\n"
+        f"  mode: terminate\n"
+        f"  token:\n"
+        f"    jwks: {tmp_path}/jwks\n"
+        f"  broker: {{token_file: {tmp_path}/none}}\n"
+        f"limits:\n"
+        f"  tenants:\n"
+        f"    acme: {{}}\n"
+        f"broker: pulsar://no-such-host.invalid:6650\n"
+    )
+    monkeypatch.setenv("SLUICE_DRAIN__STATE", f"{tmp_path}/file")
+    monkeypatch.setattr("proxy.start_check.highest_limit", lambda: 100)
+    found = findings(path, "--admin", "192.0.2.1:1")
+    keys = [finding.split(": ")[:2] for finding in found]
+    assert sorted(keys) == sorted(
+        [
+            [f"{path}:3", "admin_access.tokens"],
+            [f"{path}:4", "access_log.dir"],
+            [f"{path}:6", "policies.store"],
+            [f"{path}:10", "authentication.token.jwks"],
+            [f"{path}:11", "authentication.broker.token_file"],
+            ["SLUICE_DRAIN__STATE", "drain.state"],
+            ["--admin", "admin"],
+            [f"{path}:14", "limits.tenants.acme"],
+            [f"{path}:15", "broker"],
+            ["default", "max_connections"],
+        ]
+    )
+    (tokens,) = [each for each in found if "admin_access.tokens" in each]
+    assert tokens.endswith(": cannot be read: No such file or directory; make this file, or name another")
+
+
+def test_findings_of_a_folder_name_its_files(tmp_path: Path) -> None:
+    for name, text in {
+        "a": "limits: {plans: {gold: {publish: {messages: 1}}}}",
+        "b": "otlp: {url: http://h, token: /no}",
+    }.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    found = findings(tmp_path, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    assert f"{tmp_path}/a.yaml:1: limits.plans.gold: no tenant and no namespace has this plan" in found
+    assert any(finding.startswith(f"{tmp_path}/b.yaml:1: otlp.token: /no: cannot be read") for finding in found)
+
+
+def test_line_of_the_log_about_a_key_has_its_place(tmp_path: Path) -> None:
+    good = {"kty": "oct", "kid": "a", "k": "A" * 64, "alg": "HS256"}
+    (tmp_path / "jwks").write_text(json.dumps({"keys": [good, good | {"kid": "b", "k": "AAAA"}]}))
+    path = tmp_path / "sluice.yaml"
+    section = f"{{mode: terminate, token: {{jwks: {tmp_path}/jwks}}, broker: {{token_file: {tmp_path}/none}}}}"
+    path.write_text(f"listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {{}}\nauthentication: {section}\n")
+    (line,) = [each for each in findings(path) if "is passed over" in each]
+    assert line.startswith(f"{path}:4: a key is passed over")

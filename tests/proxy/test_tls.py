@@ -65,7 +65,7 @@ def test_every_file_that_cannot_be_read_is_told_with_its_key(section: str, tmp_p
     files = {key: tmp_path / key for key in ("certificate", "key", "client_ca")}
     keys = ("certificate", "key", SECTIONS[section][1])
     assert problems(section, files) == [
-        f"{section}.{key}: {path}: cannot be read: No such file or directory"
+        f"{section}.{key}: {path}: cannot be read: No such file or directory; make this file, or name another"
         for key, path in zip(keys, files.values(), strict=True)
     ]
 

@@ -10,7 +10,10 @@ import structlog
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 
 from proxy.admin import metrics
 from proxy.admin.metrics import SluiceCollector
@@ -100,11 +103,12 @@ class Receiver:
 
     def __init__(self) -> None:
         self.status = 200
+        self.body = b"too many"
         self.requests: list[tuple[web.Request, bytes]] = []
 
     async def take(self, request: web.Request) -> web.Response:
         self.requests.append((request, await request.read()))
-        return web.Response(status=self.status, text="too many")
+        return web.Response(status=self.status, body=self.body)
 
 
 @asynccontextmanager
@@ -162,12 +166,42 @@ async def test_failed_exports_are_one_line_and_counted(tmp_path: Path) -> None:
     assert "too many" in lines[0]["error"]
 
 
+async def test_rejected_data_points_are_one_line_and_counted() -> None:
+    receiver = Receiver()
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.rejected_data_points = 7
+    answer.partial_success.error_message = "no room for new series" + 300 * "!"
+    receiver.body = answer.SerializeToString()
+    with structlog.testing.capture_logs() as logged:
+        async with exporting(receiver) as proxy:
+            exports = proxy.engine.counters.otlp_exports
+            await until(lambda: exports["partial"] == 2)
+            receiver.body = ExportMetricsServiceResponse().SerializeToString()
+            await until(lambda: exports["done"] == 1)
+    lines = [each for each in logged if "data points" in each["event"]]
+    assert [each["log_level"] for each in lines] == ["warning", "info"]
+    assert lines[0]["rejected"] >= 7
+    assert lines[0]["error"].startswith("no room for new series!")
+    assert len(lines[0]["error"]) == 200
+
+
+async def test_warning_of_a_collector_rejects_nothing() -> None:
+    receiver = Receiver()
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.error_message = "this API is old"
+    receiver.body = answer.SerializeToString()
+    async with exporting(receiver) as proxy:
+        await until(lambda: bool(receiver.requests) and any(proxy.engine.counters.otlp_exports.values()))
+    assert proxy.engine.counters.otlp_exports["done"] >= 1
+    assert proxy.engine.counters.otlp_exports["partial"] == 0
+
+
 async def test_token_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with structlog.testing.capture_logs() as logged:
         async with exporting(Receiver(), token=str(tmp_path / "none")) as proxy:
             await until(lambda: proxy.engine.counters.otlp_exports["unreachable"] == 1)
     (line,) = [each for each in logged if "export" in each["event"]]
-    assert line["error"] == f"otlp.token: {tmp_path / 'none'}: cannot be read: No such file or directory"
+    assert line["error"].startswith(f"otlp.token: {tmp_path / 'none'}: cannot be read: No such file or directory; ")
 
 
 async def test_authorities_that_cannot_be_used_keep_it_from_starting(tmp_path: Path) -> None:

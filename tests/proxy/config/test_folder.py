@@ -63,7 +63,7 @@ def test_mistakes_name_their_own_file_and_line(tmp_path: Path) -> None:
     assert [problem.split(": ")[0] for problem in variable] == ["SLUICE_MAX_CONNECTIONS", "b.yaml:3"]
     part = usable_part(folder, {}, {})
     assert part is not None
-    assert part.listen[0].address == "127.0.0.1:7000"
+    assert part.config.listen[0].address == "127.0.0.1:7000"
 
 
 @pytest.mark.parametrize(
