@@ -32,7 +32,7 @@ def figures_by_limit(
     """
     kinds = ("interval", "limit")
     parts = lines.done(_sharing(parts_of, shards), columns, kinds, "shard int, name string, part binary")
-    together = parts.coalesce(1) if shards == 1 else parts.repartition(shards, "shard")
+    together = parts.coalesce(1) if shards == 1 else parts.repartitionById(shards, "shard")
     none = parts_of(LINES.empty_table())
     found = together.mapInArrow(_figuring(none, figures_of), "name string, part binary").toArrow()
     of = {name: [table] for name, table in figures_of(none).items()}

@@ -29,6 +29,19 @@ def with_zeros(table: pa.Table, *names: str) -> pa.Table:
     return with_columns(table, **{name: pc.fill_null(table[name], 0) for name in names})
 
 
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """Return a column's values, each text once: several times as fast as `to_pylist`."""
+    if pa.types.is_string(column.type):
+        encoded = column.combine_chunks().dictionary_encode()
+        texts = [*encoded.dictionary.to_pylist(), None]
+        return [texts[place] for place in encoded.indices.fill_null(-1).to_numpy().tolist()]
+    if column.null_count == len(column):
+        return [None] * len(column)
+    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    values: list[Any] = column.to_numpy().tolist() if is_number and not column.null_count else column.to_pylist()
+    return values
+
+
 def ones(rows: pa.Table) -> pa.Array:
     """Return 1 for each row, to be counted."""
     return pa.array(np.ones(len(rows), np.int64))
@@ -172,9 +185,9 @@ def _worker(sums: dict[str, Sum]) -> Work:
 
 
 def encoded(table: pa.Table) -> bytes:
-    """Return a table as bytes."""
+    """Return a table as bytes; packed, as lines of one limit are much alike, and Java has to move them."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
         stream.write_table(table)
     return bytes(sink.getvalue())
 

@@ -4,9 +4,8 @@ Each task sums up its lines of streams by limit and span. These sums and the lin
 the limit, of all proxies, and judges it. So memory holds the lines of a part of all limits at a time.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from heapq import merge
 from itertools import groupby
 from typing import Any
 
@@ -26,7 +25,7 @@ from compliance.figures.limits import (
     value_changes,
 )
 from compliance.figures.shards import figures_by_limit
-from compliance.figures.sums import Grouping, waits, with_columns
+from compliance.figures.sums import Grouping, values_of, waits, with_columns
 from compliance.judging.account import judged
 from compliance.judging.bypasses import Suspicion
 from compliance.judging.clocks import Clocks, placed
@@ -134,15 +133,16 @@ def worst_limits(facts: pa.Table, limiters: pa.Table, most: int) -> pa.Table | N
 def _judged(limits: pa.Table, streams: pa.Table, notes: Notes) -> tuple[pa.Table, pa.Table]:
     """Replay all limiters, one after the other: their results, and their minutes."""
     rows, minutes = [], []
-    lines, sums = _by_limiter(limits), _by_limiter(streams)
-    for key in sorted({*lines, *sums}):
+    own_lines, sums = limit_lines(limits), streams_lines(streams)
+    places = [_by_limiter(table) for table in (limits, streams)]
+    for key in sorted({*places[0], *places[1]}):
         limiter = dict(zip(LIMITER, key, strict=True))
-        own, theirs = (table.slice(*of.get(key, (0, 0))) for table, of in ((limits, lines), (streams, sums)))
-        both: list[Iterable[Line | StreamsLine]] = [limit_lines(own), streams_lines(theirs)]
-        items = merge(*both, key=_by_time)
+        own, theirs = (of.get(key, slice(0)) for of in places)
+        items: list[Line | StreamsLine] = [*own_lines[own], *sums[theirs]]
+        items.sort(key=_by_time)
         result = judged(limiter, notes.get((key[0], key[1]), RunNotes()).of_limiter(*key[2:]), items)
-        result.alone = None if len(own) else _alone(limiter, theirs)
-        tenant = _tenant(own, theirs)
+        result.alone = None if own_lines[own] else _alone(limiter, streams[theirs])
+        tenant = _tenant(limits[own], streams[theirs])
         minutes += [{"tenant": tenant, "minute": at} | msgspec.structs.asdict(of) for at, of in result.minutes.items()]
         result.minutes = {}
         score = _score(result)
@@ -157,13 +157,12 @@ _MINUTES = pa.schema(
 )
 
 
-def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], tuple[int, int]]:
-    """Return the place and the number of each limiter's rows; they are in order."""
-    keys = zip(*(rows[name].to_pylist() for name in LIMITER), strict=True)
-    found, place = {}, 0
-    for key, of_limiter in groupby(keys):
-        found[key] = place, sum(1 for _ in of_limiter)
-        place += found[key][1]
+def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], slice]:
+    """Return the places of each limiter's rows; they are in order."""
+    found, begin = {}, 0
+    for key, of_limiter in groupby(zip(*(values_of(rows[name]) for name in LIMITER), strict=True)):
+        end = begin + sum(1 for _ in of_limiter)
+        found[key], begin = slice(begin, end), end
     return found
 
 
@@ -171,12 +170,15 @@ def _by_time(item: Line | StreamsLine) -> tuple[int, int]:
     return item.at_us[0], item.seq
 
 
+_NAMED = ["start_us", "seq", "tenant"]
+
+
 def _tenant(own: pa.Table, theirs: pa.Table) -> str:
     """Return the tenant that a limiter's rows name last."""
     last = [
-        tuple(named[name][-1].as_py() for name in ("start_us", "seq", "tenant"))
+        tuple(named[name][-1].as_py() for name in _NAMED)
         for table in (own, theirs)
-        if len(named := table.filter(pc.not_equal(table["tenant"], "")))
+        if len(named := table.select(_NAMED).filter(pc.not_equal(table["tenant"], "")))
     ]
     return str(max(last)[-1]) if last else ""
 
@@ -237,10 +239,9 @@ def limit_lines(limits: pa.Table) -> list[Line]:
     overflow = {f"overflow_{bucket}": pc.fill_null(limits[f"overflow_{bucket}"], 0.0) for bucket in BUCKETS}
     walls = {f"wall_{name}": limits[name].cast(pa.int64()) for name in ("start", "end")}
     made = with_columns(limits, **largest, **zeros, **overflow, **walls)
-    of = {name: made[name].to_pylist() for name in made.column_names}
 
     def together(*names: str) -> Iterator[Any]:
-        return zip(*(of[name] for name in names), strict=True)
+        return zip(*(values_of(made[name]) for name in names), strict=True)
 
     def of_units(*names: str) -> Iterator[Any]:
         return together(*(f"{name}_{unit}" for name in names for unit in _UNITS))
@@ -249,16 +250,16 @@ def limit_lines(limits: pa.Table) -> list[Line]:
         return together(*(f"{name}_{bucket}" for bucket in BUCKETS))
 
     def in_s(name: str) -> Iterator[float]:
-        return (ms / 1e3 for ms in of[f"{name}_ms"])
+        return (ms / 1e3 for ms in values_of(made[f"{name}_ms"]))
 
     rows = zip(
-        of["seq"],
+        values_of(made["seq"]),
         together("file", "line"),
         together("start_us", "end_us"),
         together("wall_start", "wall_end"),
         in_s("duration"),
-        of["source"],
-        of["mode"],
+        values_of(made["source"]),
+        values_of(made["mode"]),
         of_units("limit", "peak"),
         of_units("burst", "peak_burst"),
         of_units("published"),
@@ -269,7 +270,7 @@ def limit_lines(limits: pa.Table) -> list[Line]:
         in_s("reserved"),
         of_buckets("tokens"),
         of_buckets("overflow"),
-        of["rejected_messages"],
+        values_of(made["rejected_messages"]),
         of_units("share"),
         of_buckets("began"),
         strict=True,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compliance.figures.scopes import LEVEL_WORDS, SCOPED_BY, LimitsOfLines, own_name, scoped
-from compliance.figures.sums import Grouping, Latest, Values, ones, with_columns
+from compliance.figures.sums import Grouping, Latest, Values, ones, values_of, with_columns
 from compliance.judging.lines import BUCKETS, StreamsLine
 from compliance.schema import LIMITER
 
@@ -154,7 +154,7 @@ def streams_lines(sums: pa.Table) -> list[StreamsLine]:
     Args:
         sums: As `STREAMS_OF_LIMITS`.
     """
-    of = {name: sums[name].to_pylist() for name in sums.column_names}
+    of = {name: values_of(sums[name]) for name in sums.column_names}
 
     def pairs(*names: str) -> list[Any]:
         return list(zip(*(of[name] for name in names), strict=True))

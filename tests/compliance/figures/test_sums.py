@@ -1,0 +1,29 @@
+import pyarrow as pa
+import pytest
+
+from compliance.figures.sums import decoded, encoded, values_of
+from compliance.schema import BEGIN_OF_1970, TIME
+
+COLUMNS = {
+    "text": pa.array(["a", "", None, "a"]),
+    "text without any": pa.nulls(4, pa.string()),
+    "number": pa.array([2**62 + 1, 0, -1, 7]),
+    "number or none": pa.array([2**62 + 1, None, -1, 7]),
+    "fraction": pa.array([0.1, 0.0, -1.5, 1e300]),
+    "fraction or none": pa.array([0.1, None, -1.5, 1e300]),
+    "flag": pa.array([True, False, None, True]),
+    "time": pa.array([BEGIN_OF_1970, None, BEGIN_OF_1970, None], TIME),
+    "nothing": pa.array([], pa.string()),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_values_are_those_of_the_column_in_all_its_pieces(name):
+    column = pa.chunked_array([COLUMNS[name].slice(0, 1), COLUMNS[name].slice(1)])
+    assert list(map(repr, values_of(column))) == list(map(repr, column.to_pylist()))
+
+
+def test_a_packed_table_comes_back_as_it_was():
+    table = pa.table({"name": ["persistent://acme/orders/new"] * 1000, "passed": range(1000)})
+    assert decoded(encoded(table)).equals(table)
+    assert len(encoded(table)) < table.nbytes / 4
