@@ -72,6 +72,12 @@ class ConfigFiles:
         """
         now = read(self._path)
         try:
+            return self._reread(now)
+        finally:
+            now.let_go()
+
+    def _reread(self, now: File | Folder) -> Config:
+        try:
             loaded = self._load(now)
         except ConfigError as error:
             if not self._in_force or not isinstance(now, Folder) or not now.files:  # it was emptied, or is not mounted
@@ -90,10 +96,13 @@ class ConfigFiles:
     def _partly(self, now: Folder, error: ConfigError) -> ConfigError:
         """Return the error with what is usable."""
         search = _Search(now, self._in_force, self._load)
-        loaded = search.run(error)
+        try:
+            loaded = search.run(error)
+        finally:
+            search.let_go()
         if loaded is None:
             return ConfigError(search.problems)
-        self._in_force = _texts(search.folder())
+        self._in_force = search.texts
         return ConfigError([*search.problems, *search.lines()], usable=search.part(loaded.config))
 
 
@@ -148,10 +157,12 @@ class _Search:
 
     Attributes:
         problems: The mistakes, a line each.
+        texts: The texts of the files of the last look.
     """
 
     def __init__(self, now: Folder, in_force: Mapping[Path, str], load: Callable[[Folder], Loaded]) -> None:
         self.problems: list[str] = []
+        self.texts = in_force
         self._now, self._load = now, load
         self._unchanged = {
             each: file for each, file in now.files.items() if each in in_force and file.text == in_force[each]
@@ -206,9 +217,8 @@ class _Search:
     def _open(self) -> list[Path]:
         return [each for each in self._changes if each not in self._not_taken]
 
-    def folder(self, without: Container[Path] | None = None) -> Folder:
-        """Return the folder with the content of before of some files; of those that are not taken by default."""
-        without = self._not_taken if without is None else without
+    def _folder(self, without: Container[Path]) -> Folder:
+        """Return the folder with the content of before of some files."""
         files = dict(self._unchanged)
         for each, change in self._changes.items():
             file = change.before if each in without else change.now
@@ -218,7 +228,16 @@ class _Search:
 
     def _look(self, without: Container[Path]) -> Loaded:
         self._looks += 1
-        return self._load(self.folder(without))
+        folder = self._folder(without)
+        self.texts = _texts(folder)
+        return self._load(folder)
+
+    def let_go(self) -> None:
+        """Empty the tables of values, in pieces."""
+        for change in self._changes.values():
+            for file in (change.before, change.now):
+                if file is not None:
+                    file.let_go()
 
     def _leave(self, files: Mapping[Path, _NotTaken]) -> None:
         self._not_taken |= files
@@ -277,7 +296,7 @@ class _Search:
         """Leave files that drop limits which a file that is not taken may have been given."""
         while self._looks <= _MOST_LOOKS:
             self._looks += 1
-            values = self.folder().values
+            values = self._folder(self._not_taken).values
             droppers = {each: _drops(*moved) for each in self._open() if (moved := self._moved(each, values))}
             if not droppers:
                 return

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proxy.bulk import let_go
 from proxy.config.sources import SourceFile, kind_of, told_of_yaml
 from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
 from proxy.files import MOST_CONFIG, files_in, read_file
@@ -69,6 +70,10 @@ class File:
         path = tuple(map(str, key))
         return self.is_whole and not any(_is_within(path, each.key) for each in self.wrong if not each.is_twice)
 
+    def let_go(self) -> None:
+        """Empty the tables of values in pieces."""
+        let_go(self.values)
+
     def _take(self, values: Any) -> None:
         if isinstance(values, dict):
             self.values = values
@@ -112,6 +117,12 @@ class Folder:
         for part in self.parts:
             self._merge(self.values, part, part.values, (), twice)
         self._report(twice)
+
+    def let_go(self) -> None:
+        """Empty the tables of values in pieces: to free those of 270,000 limits at once takes 40 ms."""
+        let_go(self.values)
+        for file in self.files.values():
+            file.let_go()
 
     @property
     def text(self) -> str:

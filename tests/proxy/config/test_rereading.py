@@ -1,6 +1,7 @@
 """A folder that is read again: as many of its changed files as are good together are taken, and no limit vanishes."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,20 @@ def test_removed_plan_of_a_variable_s_tenant_stays(tmp_path: Path) -> None:
     part, _ = folder.reread({"plans": plan("silver"), "t2": tenants(t2=1)})
     assert part is not None
     assert (names(part.taken), names(part.kept)) == ({"t2"}, {"plans"})
+
+
+@pytest.mark.parametrize("bad", [None, "limits: [", tenants(t2="x")])
+def test_what_was_read_is_freed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str | None) -> None:
+    folder, parsed = Folder(tmp_path, BEFORE), list[dict[str, Any]]()
+    parse = parse_yaml
+
+    def kept_parse(text: str) -> Any:
+        parsed.append(parse(text))
+        return parsed[-1]
+
+    monkeypatch.setattr(written, "parse_yaml", kept_parse)
+    folder.write({"t3": tenants(t3=1)} if bad is None else {"t3": tenants(t3=1), "t4": bad})
+    with suppress(ConfigError):
+        folder.files.reread()
+    assert len(parsed) >= len(BEFORE)
+    assert {len(values) for values in parsed} == {0}
