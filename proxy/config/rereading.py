@@ -130,6 +130,10 @@ class _Change:
             return sum(_at(self.before, place) is _ABSENT is not _at(self.now, place) for place in places)
         return sum(_at(self.before, place) != _at(self.now, place) for place in places)
 
+    def has(self, places: Iterable[Place]) -> bool:
+        """Return whether it has any of the values now."""
+        return any(_at(self.now, place) is not _ABSENT for place in places)
+
     def dropped(self) -> Iterator[Place]:
         """Yield the places of the values that it had, and has no more."""
         return _dropped(self.before.values if self.before else {}, self.now.values if self.now else {}, ())
@@ -270,7 +274,9 @@ class _Search:
         yield {each: 1 for each in taken if str(each) in mistake.files}
         for places in mistake.places:
             sizes = {each: self._changes[each].size_at(places, mistake) for each in taken}
-            yield {each: size for each, size in sizes.items() if size}
+            changed = {each: size for each, size in sizes.items() if size}
+            having = {each: size for each, size in changed.items() if self._changes[each].has(places)}
+            yield having if mistake.is_of_one and having else changed  # not those that dropped the value
 
     def _by_halves(self, mistakes: Iterable[Mistake]) -> dict[Path, _NotTaken]:
         """Return the first file with which a mistake occurs that no file is known for; none if it always does."""

@@ -405,7 +405,7 @@ def key_of(problem: ErrorDetails) -> tuple[object, ...]:
 def mistake_of(problem: ErrorDetails) -> Mistake:
     """Return a problem with the values that may be at fault."""
     key = tuple(map(str, key_of(problem)))
-    name = f"{'.'.join(key)}: {problem['msg']}"
+    name = f"{_shown_key(key)}: {_message(problem)}"
     between: Contradiction | None = problem.get("ctx", {}).get(CONTRADICTION)
     if between is None:
         return Mistake(name, places=((key,),), is_of_one=True)

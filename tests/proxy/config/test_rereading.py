@@ -232,6 +232,20 @@ def test_limit_that_moves_to_a_file_with_a_mistake_stays(
     assert {name for name in kept if "content of before" in lines[name]} == kept
 
 
+def test_file_that_dropped_a_value_has_no_mistake_in_it(tmp_path: Path) -> None:
+    part, lines = Folder(tmp_path, BEFORE).reread({"t3": tenants(t2="010", t3=7), "t2": tenants(t4=1)})
+    assert part is not None
+    assert part.kept == {
+        f"{tmp_path}/t2.yaml": "it drops limits that another file may have, which is not taken",
+        f"{tmp_path}/t3.yaml": "it has a mistake",
+    }
+    dropped = (
+        "it has limits.tenants.t2.publish.messages no more, which t3.yaml may have now, and that file is not taken"
+    )
+    assert lines["t2"] == f"t2.yaml: the content of before holds: {dropped}"
+    assert ": limits.tenants.t2.publish.messages: write a rate" in lines["t3"]
+
+
 @pytest.mark.parametrize("bad", [tenants(t5="010"), "limits: [", "", "text", None])
 def test_limit_that_is_removed_goes_though_a_file_has_a_mistake(tmp_path: Path, bad: str | None) -> None:
     folder = Folder(tmp_path, {**BEFORE, "t5": tenants(t5=7)})
