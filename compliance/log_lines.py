@@ -50,7 +50,7 @@ class LinesFile(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LogLines:
+class KeptLines:
     """Lines, each once.
 
     Args:
@@ -64,9 +64,9 @@ class LogLines:
     others: DataFrame | None = None
 
     @staticmethod
-    def of_frame(frame: DataFrame) -> "LogLines":
+    def of_frame(frame: DataFrame) -> "KeptLines":
         """Return lines that only Spark can read."""
-        return LogLines(frame, others=frame)
+        return KeptLines(frame, others=frame)
 
     def done(self, work: Work, columns: Collection[str], kinds: Collection[str], result: str) -> DataFrame:
         """Return what tasks make of lines.

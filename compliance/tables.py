@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from compliance import storage
-from compliance.log_lines import LogLines
+from compliance.log_lines import KeptLines
 from compliance.stream.folder import kept_facts, load, sink_of
 from compliance.stream.ledger import gap_table, run_table
 from compliance.stream.log_file import JobPlaces
@@ -40,7 +40,7 @@ class LogTables:
         unread: How many passed-over files may hold lines of the log.
     """
 
-    rows: LogLines
+    rows: KeptLines
     runs: pa.Table
     gaps: pa.Table
     quarantine: DataFrame
@@ -89,7 +89,7 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
     runs = kept.by_run()
     missing = {run: span.missing for run, span in every.by_run().items()}
     return LogTables(
-        rows=LogLines(both.rows, files_without_copies(places, ledger), both.doubled),
+        rows=KeptLines(both.rows, files_without_copies(places, ledger), both.doubled),
         runs=run_table(runs, missing),
         gaps=gap_table(runs),
         quarantine=malformed_of(spark, places, ledger).drop("day"),

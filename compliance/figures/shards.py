@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from compliance.figures.scopes import each
 from compliance.figures.sums import decoded, encoded
-from compliance.log_lines import LINES, LogLines, Work
+from compliance.log_lines import LINES, KeptLines, Work
 
 Tables = Mapping[str, pa.Table]
 PartsOf = Callable[[pa.Table], Tables]
@@ -19,7 +19,7 @@ _LIMIT = ("direction", "level", "name")
 
 
 def figures_by_limit(
-    lines: LogLines, columns: Collection[str], parts_of: PartsOf, figures_of: FiguresOf, shards: int
+    lines: KeptLines, columns: Collection[str], parts_of: PartsOf, figures_of: FiguresOf, shards: int
 ) -> dict[str, pa.Table]:
     """Make figures by limit: one query for all of them.
 

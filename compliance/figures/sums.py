@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compliance.log_lines import LINES, LogLines, Work
+from compliance.log_lines import LINES, KeptLines, Work
 from compliance.schema import BOOT
 
 Values = Any
@@ -155,7 +155,7 @@ def listed(kind: str, *columns: str) -> Sum:
     return Sum(own, itself, Grouping(own), (kind,))
 
 
-def summed(lines: LogLines | None, sums: Mapping[str, Sum], like: pa.Schema = LINES) -> dict[str, pa.Table]:
+def summed(lines: KeptLines | None, sums: Mapping[str, Sum], like: pa.Schema = LINES) -> dict[str, pa.Table]:
     """Sum up lines: one query for all sums.
 
     Args:

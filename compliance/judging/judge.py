@@ -33,7 +33,7 @@ from compliance.judging.facts import Judged, LimiterFacts, moment
 from compliance.judging.fleets import FleetNotes, on_common_clock
 from compliance.judging.lines import BUCKETS, Line, RunNotes, StreamsLine
 from compliance.judging.streams import STREAM_COLUMNS, STREAMS_OF_LIMITS, streams_lines, sums_of_lines
-from compliance.log_lines import LogLines
+from compliance.log_lines import KeptLines
 from compliance.schema import LIMITER
 
 Notes = Mapping[tuple[str, str], RunNotes]
@@ -67,7 +67,7 @@ class Judging:
     suspicion: Suspicion
     most: int
 
-    def of(self, lines: LogLines, shards: int) -> dict[str, pa.Table]:
+    def of(self, lines: KeptLines, shards: int) -> dict[str, pa.Table]:
         """Judge all limiters, and sum up what only all lines of a limit show.
 
         Args:

@@ -44,7 +44,7 @@ from compliance.judging.lines import RunNotes
 from compliance.judging.quality import RunId, run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
 from compliance.line_reader import MALFORMED
-from compliance.log_lines import LogLines
+from compliance.log_lines import KeptLines
 from compliance.report.subjects import (
     MOST_STEPS,
     Subject,
@@ -258,7 +258,7 @@ class ReportTables:
     def quality(self, logs: Logs) -> _Tables:
         """Facts on how much of the log is there."""
         kept, sums = logs.tables, logs.sums
-        malformed = summed(LogLines.of_frame(kept.quarantine) if kept.malformed else None, _MALFORMED, MALFORMED)[
+        malformed = summed(KeptLines.of_frame(kept.quarantine) if kept.malformed else None, _MALFORMED, MALFORMED)[
             "malformed"
         ]
         steps = step_facts(sums["clock_steps"], sums["clock_spans"])

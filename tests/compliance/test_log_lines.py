@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compliance.log_lines import LINES, LinesFile, LogLines, lines_in
+from compliance.log_lines import LINES, KeptLines, LinesFile, lines_in
 from compliance.stream.folder import load
 from compliance.stream.log_file import JobPlaces, read_log_file
 from compliance.stream.tables import SplitRows, files_without_copies
@@ -64,7 +64,7 @@ def done(lines):
 @pytest.mark.spark
 def test_tasks_share_the_row_groups_of_large_files(spark, tmp_path):
     file = written(tmp_path, rows_of(exact_log(40)), groups=4)
-    of_tasks = [row.keys for row in done(LogLines(spark.range(0), [file._replace(rows=2**19)])).collect()]
+    of_tasks = [row.keys for row in done(KeptLines(spark.range(0), [file._replace(rows=2**19)])).collect()]
     assert len(of_tasks) == 4
     own = keys_of(lines_in(file, KEYS, ["limit", "interval"]))
     assert sorted(chain(*of_tasks)) == sorted(f"{proxy} {seq}" for proxy, _, seq in own)
@@ -86,7 +86,7 @@ def test_java_reads_only_rows_of_files_that_have_copies(spark, tmp_path, overlap
     assert [file.place.rpartition("/")[2] for file in files] == [
         f"{name}.parquet" for name in ("c" if overlap else "abc")
     ]
-    made = done(LogLines(rows.rows, files, rows.doubled))
+    made = done(KeptLines(rows.rows, files, rows.doubled))
     plan = made._jdf.queryExecution().executedPlan().toString()
     assert not re.search(r"ExistingRDD|LocalTableScan|Collect|Broadcast", plan)
     assert ("FileScan" in plan) == bool(overlap)

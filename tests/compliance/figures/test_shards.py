@@ -3,7 +3,7 @@ import pytest
 from compliance.judging.bypasses import LIMITED, Suspicion
 from compliance.judging.fleets import FleetNotes
 from compliance.judging.judge import Judging
-from compliance.log_lines import LogLines
+from compliance.log_lines import KeptLines
 from tests.compliance.arrow import summed_of
 from tests.compliance.planted import exact_log, frame, topic_of
 
@@ -14,7 +14,7 @@ def test_limits_are_judged_alike_in_one_part_and_in_several(spark):
     names = [(proxy, topic) for proxy in "ab" for topic in "uvwx"]
     logs = [exact_log(5, proxy_id=proxy, topic=topic_of(topic)) for proxy, topic in names]
     judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, *logs), {}), 1000)
-    lines = LogLines.of_frame(frame(spark, logs).repartition(3))
+    lines = KeptLines.of_frame(frame(spark, logs).repartition(3))
     one, several = ({name: rows_of(table) for name, table in judging.of(lines, shards).items()} for shards in (1, 4))
     assert several.pop("minutes") != one.pop("minutes"), "the driver adds up the parts"
     assert several == one

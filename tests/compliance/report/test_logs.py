@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.log_lines import LogLines
+from compliance.log_lines import KeptLines
 from compliance.report.collect import Logs
 from compliance.tables import LogTables
 from tests.compliance.arrow import kept_of
@@ -14,7 +14,7 @@ def tables_of(spark, *logs):
     runs, gaps = kept_of(*logs)
     none = spark.createDataFrame([], "file string")
     counts = {"lines": rows.count(), "malformed": 0, "duplicates": 0}
-    return LogTables(LogLines.of_frame(rows), runs, gaps, quarantine=none, copies=none, newer={}, **counts)
+    return LogTables(KeptLines.of_frame(rows), runs, gaps, quarantine=none, copies=none, newer={}, **counts)
 
 
 def test_each_kind_is_kept_with_its_own_columns(spark):
