@@ -420,7 +420,7 @@ async def serve(broker: StandinBroker, endpoint: Endpoint, tls: ssl.SSLContext |
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise OSError(f"cannot listen on {endpoint.address}: {reason}; choose another --listen") from None
     bound = server.sockets[0].getsockname()
-    sys.stdout.write(f"stand-in broker listening on {host_port(*bound[:2])}, for clients and fleets\n")
+    sys.stdout.write(f"stand-in broker for clients and fleets, listening on {host_port(*bound[:2])}\n")
     sys.stdout.flush()
     await stopped.wait()
     server.close()

@@ -82,7 +82,7 @@ def test_it_says_the_verdict_and_writes_page_json_and_tables(planted_run, plante
 
 def content(tables):
     """All that a report is made from."""
-    frames = (tables.rows, tables.quarantine, tables.copies)
+    frames = (tables.rows.frame, tables.quarantine, tables.copies)
     rows = [sorted(map(str, frame.select(sorted(frame.columns)).collect())) for frame in frames]
     return [*rows, tables.runs.to_pylist(), tables.gaps.to_pylist()], tables.lines, tables.newer, tables.unread
 

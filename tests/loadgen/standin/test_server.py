@@ -205,7 +205,7 @@ def test_fleets_are_named_by_the_help_and_at_the_start():
         assert process.stdout is not None
         line = process.stdout.readline()
         process.terminate()
-    assert line.endswith(", for clients and fleets\n")
+    assert line.startswith("stand-in broker for clients and fleets, listening on 127.0.0.1:")
 
 
 def test_a_port_in_use_is_one_clear_line():
