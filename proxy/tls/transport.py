@@ -45,6 +45,8 @@ RECORDS_OF_UNIT: Final = 100
 """Records that are opened in one unit of work: 50 µs."""
 _FEW: Final = 8
 """Records that are opened without a look at the turn's budget."""
+_FEW_COARSE: Final = MOST_RECORDS // _COARSE
+"""The same where they are not small."""
 _RECORD: Final = 16 * 1024
 """Most bytes in a record (RFC 8446, section 5.1)."""
 _HEADER: Final = 5
@@ -395,7 +397,9 @@ class TlsTransport:
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return the memory to read into, after the part of a record that came before."""
-        view, tail = self._buffers.records_view[: self._most_read()], self._tail
+        view, tail = self._buffers.records_view, self._tail
+        if not self._is_coarse:
+            view = view[: self._most_read()]
         if not tail:
             return view
         view[: len(tail)] = tail
@@ -482,21 +486,20 @@ class TlsTransport:
 
     def _take(self, records: bytes, size: int) -> None:
         """Open all whole records; if they are many, those for which this turn has budget."""
-        end, count = first_records(records, 0, size, _FEW)
-        if count == _FEW:
-            self._take_many(records, end, size)
-            return
+        end, count = first_records(records, 0, size, _FEW_COARSE)
         self._is_coarse = end >= _COARSE * count
+        if count >= _FEW and not (self._is_coarse and count < _FEW_COARSE):
+            self._take_many(records, size)
+            return
         self._tail = records[end:size]
         if end:
             self._buffers.incoming.write(memoryview(records)[:end])
             self._go_on()
 
-    def _take_many(self, records: bytes, end: int, size: int) -> None:
-        """Open more than a few records, and keep those for which this turn has no budget; the few end at `end`."""
-        end, more = first_records(records, end, size, self._buffers.records_left())
-        self._buffers.charge(_FEW + more)
-        self._is_coarse = end >= _COARSE * (_FEW + more)
+    def _take_many(self, records: bytes, size: int) -> None:
+        """Open more than a few records, and keep those for which this turn has no budget."""
+        end, count = first_records(records, 0, size, _FEW + self._buffers.records_left())
+        self._buffers.charge(count)
         is_cut = first_records(records, end, size, 1)[1] > 0
         self._tail = b"" if is_cut else records[end:size]
         if is_cut:
