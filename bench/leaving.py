@@ -345,7 +345,7 @@ class CrowdBroker:
 
 @dataclass(frozen=True, slots=True)
 class LeavingScene:
-    """Where a row is played.
+    """The place in which a row is played.
 
     Attributes:
         broker: The broker of all messages.

@@ -357,9 +357,6 @@ _CALM_NS: Final = 1_000_000_000
 """Time after turns at two limiters have crossed in which `gathering_ns` is 0."""
 
 
-"""Messages and bytes."""
-
-
 class Scope(NamedTuple):
     """The subject of a limiter: direction, level and name. Limiters are found by it, so it is made often.
 

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -198,32 +198,34 @@ def test_small_records_are_opened_a_bounded_number_in_a_turn(
     turns.loop.close()
 
 
-def test_kept_records_await_the_end_of_a_pause(line: Line, shared: TransportContext, small: bytes) -> None:
+@pytest.fixture
+def kept(line: Line, shared: TransportContext, small: bytes) -> Iterator[Turns]:
+    """The line is paused and has records that are kept, as the turn's budget was spent when they came."""
     line.heard.is_paused = True
     turns = Turns(line)
     turns.loop.call_soon(shared.tls_buffers().charge, AT_ONCE_RECORDS)
     turns.arrive(small)
-    opened, kept = line.heard.bytes_read, shared.tls_buffers().kept
-    assert opened < 2500
-    assert kept > 0
-    assert line.raw.is_paused
-    line.heard.is_paused = False
-    turns.loop.call_soon(line.tls.resume_reading)
-    turns.go_on()
-    assert b"".join(line.heard.reads) == bytes(number % 256 for number in range(2500))
-    assert not line.raw.is_paused
+    yield turns
     turns.loop.close()
 
 
-def test_kept_records_of_a_lost_connection_are_dropped(line: Line, shared: TransportContext, small: bytes) -> None:
-    line.heard.is_paused = True
-    turns = Turns(line)
-    turns.loop.call_soon(shared.tls_buffers().charge, AT_ONCE_RECORDS)
-    turns.arrive(small)
+def test_kept_records_await_the_end_of_a_pause(line: Line, shared: TransportContext, kept: Turns) -> None:
+    opened, waiting = line.heard.bytes_read, shared.tls_buffers().kept
+    assert opened < 2500
+    assert waiting > 0
+    assert line.raw.is_paused
+    line.heard.is_paused = False
+    kept.loop.call_soon(line.tls.resume_reading)
+    kept.go_on()
+    assert b"".join(line.heard.reads) == bytes(number % 256 for number in range(2500))
+    assert not line.raw.is_paused
+
+
+@pytest.mark.usefixtures("kept")
+def test_kept_records_of_a_lost_connection_are_dropped(line: Line, shared: TransportContext) -> None:
     assert line.heard.has_kept
     line.tls.connection_lost(None)
     assert shared.tls_buffers().kept == 0
-    turns.loop.close()
 
 
 def pattern(size: int) -> bytes:
