@@ -20,6 +20,8 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticOmit
 
+from proxy.bulk import PIECE
+
 T = TypeVar("T")
 
 MOST_PROBLEMS = 100
@@ -121,26 +123,40 @@ def without_contradictions(found: Iterable[Contradiction], read: Callable[[], T]
     raise ValidationError.from_exception_data("", mistakes)
 
 
-class ProblemCount:
-    """The number of mistakes that names and entries have so far; the context of a validation."""
+class ReadSoFar:
+    """What a validation has read so far; its context.
 
-    __slots__ = ("found",)
+    Attributes:
+        mistakes: The number of mistakes that names and entries have.
+        values: The names, values by name and entries without a mistake. If others have some, pydantic frees all that it
+            has read in one call; these outlive that call, and `let_go` frees them in pieces.
+    """
+
+    __slots__ = ("mistakes", "values")
 
     def __init__(self) -> None:
-        self.found = 0
+        self.mistakes = 0
+        self.values: list[Any] = []
+
+    def let_go(self) -> None:
+        """Forget the values, in pieces."""
+        while self.values:
+            del self.values[-PIECE:]
 
 
 def _bounded(value: Any, read: ValidatorFunctionWrapHandler, info: ValidationInfo) -> Any:
-    count = info.context
-    if not isinstance(count, ProblemCount):
+    so_far = info.context
+    if not isinstance(so_far, ReadSoFar):
         return read(value)
-    if count.found >= MOST_PROBLEMS:
+    if so_far.mistakes >= MOST_PROBLEMS:
         raise PydanticOmit
     try:
-        return read(value)
+        has_read = read(value)
     except ValidationError as error:
-        count.found += error.error_count()
+        so_far.mistakes += error.error_count()
         raise
+    so_far.values.append(has_read)
+    return has_read
 
 
 BOUNDED = WrapValidator(_bounded)

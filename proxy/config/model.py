@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from protocol.endpoint import PLAIN, TLS, Endpoint
 from proxy.block_rules import Block, each_once
+from proxy.bulk import let_go
 from proxy.config.limits import Limits
 from proxy.config.sections import (
     AccessLogSettings,
@@ -51,7 +52,7 @@ from proxy.config.values import (
 )
 from proxy.config.written import MOST_SHOWN, File, Folder, read
 from proxy.files import FileReader
-from proxy.mistakes import BOUNDED, ConfigSection, Mistake, ProblemCount
+from proxy.mistakes import BOUNDED, ConfigSection, Mistake, ReadSoFar
 
 
 class Publish(ConfigSection):
@@ -423,9 +424,10 @@ def load(
     problems = [*file.problems, *of_variables]
     mistakes = [*file.mistakes, *map(Mistake, of_variables)]
     sources = _sources(path, file, over)
+    so_far = ReadSoFar()
     try:
         given = laid_over(file.values, over)
-        config = Config.model_validate(given, context=ProblemCount())
+        config = Config.model_validate(given, context=so_far)
     except ValidationError as error:
         found = [each for each in error.errors() if sources.is_given_over(each["loc"]) or file.is_read_at(key_of(each))]
         shown, more = found[:MOST_SHOWN], len(found) - MOST_SHOWN
@@ -435,12 +437,15 @@ def load(
             [*(explain(sources, each, Config) for each in shown), *others, *problems],
             [*mistakes, *map(mistake_of, found)],
         ) from None
+    finally:
+        so_far.let_go()
     problem = open_to_all(config.admin, config.admin_access) if file.is_read_at(("admin",)) else None
     if problem is not None:
         sources.find_lines([("admin",)])
         problems.append(f"{sources.place(('admin',))}: {problem}")
         mistakes.append(Mistake(problem, places=((("admin",),), (("admin_access",),))))
     if problems:
+        let_go(vars(config.limits))
         raise ConfigError(problems, mistakes)
     return Loaded(config, given, sources, path is not None and not file.values)
 
@@ -453,7 +458,7 @@ def usable_part(path: Path | None, flags: dict[str, Any], environment: Mapping[s
     given = laid_over(file.values, over)
     for _ in range(2):
         try:
-            config = Config.model_validate(given, context=ProblemCount())
+            config = Config.model_validate(given, context=ReadSoFar())
         except ValidationError as error:
             wrong = {str(each["loc"][0]) for each in error.errors() if each["loc"]}
             given = {key: value for key, value in given.items() if key not in wrong}

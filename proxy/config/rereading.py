@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from limiter.names import EACH, PatternValues
+from proxy.bulk import let_go
 from proxy.config.limits import kept_name
 from proxy.config.model import NO_VARIABLES, Config, ConfigError, Loaded, UsablePart, load
 from proxy.config.sources import has
@@ -293,9 +294,10 @@ class _Search:
 
     def _occurs(self, mistake: Mistake, without: Iterable[Path]) -> bool:
         try:
-            self._look({*self._not_taken, *without})
+            loaded = self._look({*self._not_taken, *without})
         except ConfigError as error:
             return mistake.name in {each.name for each in error.mistakes}
+        let_go(vars(loaded.config.limits))
         return False
 
     def _leave_droppers(self) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from proxy.bulk import let_go
+
 KeyPath = tuple[str, ...]
 
 
@@ -106,7 +108,7 @@ def lines_of(text: str | bytes, wanted: Collection[KeyPath]) -> dict[KeyPath, in
     around = {path[:length] for path in wanted for length in range(1, len(path) + 1)}
     finder = _Reader(around)
     try:
-        _read(text, finder)
+        let_go(_read(text, finder))
     except YamlError:
         return {}
     nearest = {path: [path[:length] for length in range(len(path), 0, -1)] for path in wanted}
@@ -131,6 +133,7 @@ def _read(text: str | bytes, reader: "_Reader") -> Any:
         raise YamlError([YamlProblem(1, 1, "sections are nested too deeply", is_of_syntax=True)]) from None
     finally:
         parser.dispose()
+        reader.discard()
 
 
 def _decoded(text: str | bytes) -> str:
@@ -156,6 +159,7 @@ class _Reader:
         self.found: dict[KeyPath, int] = {}
         self._wanted = wanted
         self._path: list[str] = []
+        self._unfinished: list[Any] = []
         self._anchored: dict[str, Any] = {}
         self._anchors = 0
         """Anchors around the present place."""
@@ -173,6 +177,10 @@ class _Reader:
         if not isinstance(after, yaml.StreamEndEvent):
             self._note("a second document begins here; one is all that is read, so leave out the line ---", after)
         return value
+
+    def discard(self) -> None:
+        """Let go of containers that the text has not ended."""
+        let_go(self._unfinished)
 
     def _value(self, event: Any) -> Any:
         if type(event) is _SCALAR and event.anchor is None:
@@ -201,17 +209,20 @@ class _Reader:
 
     def _sequence(self) -> list[Any]:
         found: list[Any] = []
+        self._unfinished.append(found)
         while type(event := self._next()) is not _SEQUENCE_END:
             self._enter(str(len(found)), event)
             value = self._value(event)
             self._path.pop()
             if value is not _LEFT_OUT:
                 found.append(value)
+        self._unfinished.pop()
         return found
 
     def _mapping(self, start: Any) -> dict[str, Any]:
         found: dict[str, Any] = {}
         merged: dict[str, Any] = {}
+        self._unfinished.append(found)
         following = self._next
         while type(event := following()) is not _MAPPING_END:
             key = self._key(event)
@@ -229,6 +240,7 @@ class _Reader:
             else:
                 found[key] = value
             self._path.pop()
+        self._unfinished.pop()
         if self.problems:
             found = {key: value for key, value in found.items() if value is not _LEFT_OUT}
         return merged | found if merged else found

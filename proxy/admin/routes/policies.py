@@ -34,7 +34,7 @@ from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told, cut
-from proxy.mistakes import BOUNDED, ConfigSection, ProblemCount
+from proxy.mistakes import BOUNDED, ConfigSection, ReadSoFar
 from proxy.policies.bodies import BodyError, requested_body
 from proxy.policies.held import ValueBefore, read
 from proxy.policies.kept_blocks import BlockDesk
@@ -181,10 +181,10 @@ def read_set(text: bytes) -> PolicySet:
         BodyError: If the body is no such set, with its errors.
     """
     written = requested_body(text, Any, "set of limits", 'send JSON as {"limits": {"namespaces": …}}')
-    count, wanted = ProblemCount(), PolicySet()
+    so_far, wanted = ReadSoFar(), PolicySet()
     try:
         for piece in _pieces(written):
-            wanted = _joined(wanted, _read_piece(piece, count))
+            wanted = _joined(wanted, _read_piece(piece, so_far))
     finally:
         let_go(written)
     return wanted
@@ -217,14 +217,16 @@ def _plans_of(sections: Mapping[str, Any], plans: Any) -> dict[str, Any]:
     return {"plans": {name: plans[name] for name in given if isinstance(name, str) and name in plans}}
 
 
-def _read_piece(written: Any, count: ProblemCount) -> PolicySet:
+def _read_piece(written: Any, so_far: ReadSoFar) -> PolicySet:
     _check_sizes(written)
     try:
-        body = WantedPolicies.model_validate(written, context=count)
+        body = WantedPolicies.model_validate(written, context=so_far)
     except ValidationError as error:
         raise BodyError(all_told(error, WantedPolicies)) from None
     except ValueError:
         raise BodyError('the body is not JSON as {"limits": {"namespaces": …}}') from None
+    finally:
+        so_far.let_go()
     return of_file(body.limits, body.admission.subscribe_rate_per_consumer, body.blocks)
 
 

@@ -1,5 +1,6 @@
 """No line speaks of Python or of pydantic: it says what stands there, and what belongs there."""
 
+import gc
 import re
 from typing import Any
 
@@ -10,9 +11,13 @@ from pydantic import ValidationError
 
 from limiter.levels import Setting
 from proxy.admin.routes.policies import WantedPolicies, read_set
+from proxy.bulk import PIECE
+from proxy.config import model, yaml_reader
+from proxy.config.limits import TopicLimits
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.sources import kind_of, variables
-from proxy.mistakes import MOST_PROBLEMS, ProblemCount
+from proxy.config.yaml_reader import lines_of
+from proxy.mistakes import MOST_PROBLEMS, ReadSoFar
 from proxy.policies.bodies import BodyError, kept_as_own, limit_of
 from proxy.policies.keys import rate_key
 from tests.proxy.config.lines import without_line
@@ -142,7 +147,7 @@ _MANY = 2_000
 def test_many_mistakes_make_few_problems(tmp_path: Any, wanted: Any) -> None:
     """An object for each of a million mistakes would take the memory of the process."""
     with pytest.raises(ValidationError) as refused:
-        WantedPolicies.model_validate(wanted, context=ProblemCount())
+        WantedPolicies.model_validate(wanted, context=ReadSoFar())
     assert refused.value.error_count() <= 2 * MOST_PROBLEMS
     with pytest.raises(BodyError) as of_request:
         read_set(msgspec.json.encode(wanted))
@@ -224,3 +229,40 @@ def test_no_line_holds_what_a_terminal_would_obey(tmp_path: Any, limits: Any) ->
     with pytest.raises(ConfigError) as refused:
         load_config(path, {})
     assert all(problem.isprintable() for problem in refused.value.problems)
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    ["listenn: 1\n", "admin: 0.0.0.0:1\n", "  tenants: {a: {publish: {messages: x}}}\n"],
+    ids=["a key", "keys together", "a limit"],
+)
+def test_limits_that_were_read_beside_a_mistake_are_let_go_in_pieces(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, mistake: str
+) -> None:
+    """Neither pydantic nor YAML's reader frees them in one call, for which the event loop would wait."""
+    left: list[int] = []
+
+    class Noted(ReadSoFar):
+        def let_go(self) -> None:
+            left.append(sum(type(each) is TopicLimits for each in gc.get_objects()))
+            super().let_go()
+            assert not self.values
+
+    monkeypatch.setattr(model, "ReadSoFar", Noted)
+    path = tmp_path / "sluice.yaml"
+    topics = "".join(f"    t/n/{number}: {{publish: {{messages: 5}}}}\n" for number in range(2 * PIECE))
+    path.write_text(f"limits:\n  topics:\n{topics}{mistake}")
+    with pytest.raises(ConfigError):
+        load_config(path, {})
+    assert left == [2 * PIECE]
+
+
+@pytest.mark.parametrize("end", ["", "x: [\n"], ids=["lines", "no YAML"])
+def test_what_yaml_s_reader_has_no_use_for_is_let_go_in_pieces(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    text = "".join(f"k{number}: 1\n" for number in range(5)) + end
+    freed: list[Any] = []
+    monkeypatch.setattr(yaml_reader, "let_go", lambda tree: freed.append(str(tree)))
+    lines = lines_of(text, [("k3",)])
+    whole = {f"k{number}": "1" for number in range(5)}
+    assert lines == ({} if end else {("k3",): 4})
+    assert freed == ([str([whole, []])] if end else ["[]", str(whole)])
