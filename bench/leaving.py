@@ -536,8 +536,8 @@ How it is measured:
   send acknowledgements each 0.1 s. The figure of the unload differs as much from run to run.
 - **Times** are the defaults of `drain`. Sluice has limits that nothing reaches.
 - **One proxy of two that drains** shows the clients' own way to another address: each producer and
-  consumer takes the addresses of its service URL in turn, and waits 0.1 s, 0.2 s, 0.4 s and so on
-  after each that closes it. In the other rows no address closes it.
+  consumer takes the addresses of its service URL in turn. Those that come back are served, and
+  leave again, so more streams leave than there were.
 - **Connections** are tried each 10 ms where the port is kept open.
 - **Scheduling**: all these processes run before other work of the machine (`SCHED_RR`), where the
   system allows it.
@@ -591,7 +591,7 @@ def _come_first() -> None:
         return
     for pid in (os.getpid(), *meters.children(os.getpid())):
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
 
 

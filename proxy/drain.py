@@ -4,9 +4,12 @@
 
 While it is DELAYING, `/readyz` is 503 and clients are served as before, until balancers have noticed. While it is
 MOVING, the connections with streams leave first (`proxy/session/leaving.py`), spread over a period, and those for
-lookups last: a client that has left one looks its topics up by the other. A client that connects is closed when it has
-greeted. Official clients then try the next address; a refused connection some of them log as an error. However many
-come, the others leave in their time: any stranger can connect, and a client may crash again and again.
+lookups last: a client that has left one looks its topics up by the other.
+
+Clients take the addresses of their service URL in turn, so some come back. These are served, and leave again a moment
+later: one that was closed would wait, twice as long each time, before it tried another address. However many come, the
+others leave in their time, as any stranger can connect. Shortly before the timeout a client that comes is closed when
+it has greeted: a refused connection some clients log as an error.
 """
 
 import asyncio
@@ -37,8 +40,8 @@ LEAST_RATE: Final = 50
 QUIET_NS: Final = NANOS_PER_SECOND
 """Time without a client that comes, after which a process that all have left is drained; as long are connections for
 lookups kept that clients with streams may still need."""
-MOST_QUIET_NS: Final = 3 * NANOS_PER_SECOND
-"""Most time for which that is awaited."""
+AGAIN_NS: Final = NANOS_PER_SECOND
+"""Time for which a client that comes is served at least, in which it opens its producers and consumers."""
 CLOSING_NS: Final = 2 * NANOS_PER_SECOND
 """Time before the timeout at which held entries are awaited no more, so that brokers can send their last receipts."""
 LOOK_S: Final = 0.02
@@ -105,26 +108,32 @@ class DrainPlan(Generic[T]):
     Args:
         times: The times that are configured.
         begun: The time of the begin.
+        streams: Returns the number of streams of a connection.
 
     Attributes:
         phase: The present phase.
         outcome: How the drain ended; None before.
     """
 
-    def __init__(self, times: DrainTimes, begun: int) -> None:
+    def __init__(self, times: DrainTimes, begun: int, streams: Callable[[T], int]) -> None:
         self.phase = Phase.DELAYING
         self.outcome: DrainOutcome | None = None
         self._times = times
         self._begun = begun
+        self._streams = streams
         self._busy: deque[tuple[int, T]] = deque()
         """The connections with streams that have not begun to leave, each with its time, in their order."""
+        self._came: deque[tuple[int, T]] = deque()
+        """The connections that have come while others leave, each with the time at which it may leave."""
         self._idle: deque[T] = deque()
         """The connections without streams that have not begun to leave."""
         self._under_way: set[T] = set()
         """The connections with streams that have begun to leave, and have not ended."""
-        self._idle_at = begun
-        """The time from which on connections without streams may leave."""
-        self._open_since = self._quiet_since = begun
+        self._apart = NANOS_PER_SECOND // LEAST_RATE
+        """The time for each stream that leaves."""
+        self._came_at = self._idle_at = begun
+        """The times from which on the next connection of `_came`, and those without streams, may leave."""
+        self._quiet_since = begun
 
     def look(self, now: int, connections: int, moved: int) -> None:
         """Note the time, and the state of the process.
@@ -137,36 +146,35 @@ class DrainPlan(Generic[T]):
         if self.phase is Phase.DRAINED:
             return
         if connections:
-            self._open_since = self._quiet_since = now
-        if not connections and (not moved or self._is_quiet(now)):
+            self._quiet_since = now
+        if not connections and (not moved or now >= self._quiet_since + QUIET_NS):
             self.end(DrainOutcome.MOVED)
         elif now >= self._begun + self._times.timeout:
             self.end(DrainOutcome.TIME_OVER if connections else DrainOutcome.MOVED)
         elif self.phase is Phase.DELAYING and now >= self._begun + self._times.delay:
             self.phase = Phase.MOVING
 
-    def came(self, now: int) -> None:
-        """Note that a client has come, and was closed."""
-        self._quiet_since = now
-
-    def _is_quiet(self, now: int) -> bool:
-        """Return whether no client comes any more: one that has left may try this process once more."""
-        return now >= min(self._quiet_since + QUIET_NS, self._open_since + MOST_QUIET_NS)
-
-    def fill(self, connections: Iterable[tuple[T, int]], now: int) -> None:
-        """Plan the leaving of all connections, each given with the number of its streams."""
+    def fill(self, connections: Iterable[T], now: int) -> None:
+        """Plan the leaving of all connections."""
         busy: list[tuple[T, int]] = []
-        for connection, streams in connections:
+        for connection in connections:
+            streams = self._streams(connection)
             if streams:
                 busy.append((connection, streams))
             else:
                 self._idle.append(connection)
         total = sum(streams for _, streams in busy)
-        spread = min(self._times.period, total * NANOS_PER_SECOND // LEAST_RATE)
+        if total:
+            self._apart = min(self._apart, self._times.period // total)
         before = 0
         for connection, streams in busy:
-            self._busy.append((now + spread * before // total, connection))
+            self._busy.append((now + self._apart * before, connection))
             before += streams
+
+    def came(self, connections: Iterable[T], now: int) -> None:
+        """Note that clients have come, and plan the leaving of those that are still there."""
+        self._quiet_since = now
+        self._came.extend((now + AGAIN_NS, connection) for connection in connections)
 
     def due(self, now: int) -> Iterator[T]:
         """Yield the connections whose time has come, each once.
@@ -176,11 +184,21 @@ class DrainPlan(Generic[T]):
         """
         if self.phase is not Phase.MOVING:
             return
+        is_late = self.is_late(now)
         while self._busy and self._busy[0][0] <= now:
             _, connection = self._busy.popleft()
             self._under_way.add(connection)
             yield connection
-        if (now >= self._idle_at and not self._busy and not self._under_way) or self.is_late(now):
+        while self._came and (is_late or max(self._came_at, self._came[0][0]) <= now):
+            _, connection = self._came.popleft()
+            streams = self._streams(connection)
+            if streams:
+                self._came_at = max(self._came_at, now) + self._apart * streams
+                self._under_way.add(connection)
+                yield connection
+            else:
+                self._idle.append(connection)
+        if (now >= self._idle_at and not self._busy and not self._under_way) or is_late:
             while self._idle:
                 yield self._idle.popleft()
 
@@ -190,13 +208,8 @@ class DrainPlan(Generic[T]):
             self._under_way.remove(connection)
             self._idle_at = now + QUIET_NS
 
-    @property
-    def is_empty(self) -> bool:
-        """True when every connection that was planned has begun to leave, and those with streams have ended."""
-        return not self._busy and not self._idle and not self._under_way
-
     def is_late(self, now: int) -> bool:
-        """Return whether held entries fit no time any more."""
+        """Return whether held entries fit no time any more, nor clients that come."""
         closing = min(CLOSING_NS, (self._times.timeout - self._times.delay) // 4)
         return now >= self._begun + self._times.timeout - closing
 
@@ -204,8 +217,8 @@ class DrainPlan(Generic[T]):
         """End the drain; only the first call counts."""
         if self.phase is not Phase.DRAINED:
             self.phase, self.outcome = Phase.DRAINED, outcome
-            self._busy.clear()
-            self._idle.clear()
+            for each in (self._busy, self._came, self._idle):
+                each.clear()
 
 
 class DrainService:
@@ -238,7 +251,8 @@ class DrainService:
         self._counters = engine.counters
         self._plan: DrainPlan[Session] | None = None
         self._leaving: dict[Session, None] = {}
-        self._came = 0
+        self._accepted = 0
+        """The sessions that are planned, or have left."""
         self._is_looking = False
         self._over = asyncio.Event()
         self._tasks = Tasks()
@@ -286,7 +300,7 @@ class DrainService:
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
         times = replace(self._times, delay=0) if cause in {DrainCause.TAKEOVER, DrainCause.REPLACED} else self._times
-        self._plan = DrainPlan(times, self._engine.clock())
+        self._plan = DrainPlan(times, self._engine.clock(), Session.stream_count)
         self._over.clear()
         self._counters.draining = 1
         seconds = {name: getattr(times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
@@ -345,17 +359,18 @@ class DrainService:
 
     def _look(self, plan: DrainPlan[Session]) -> bool:
         """Look at the plan, and at the clients that leave; return whether the drain goes on."""
-        now, counters, was_moving = self._engine.clock(), self._counters, plan.phase is Phase.MOVING
-        if counters.drain_refused["data"] > self._came:
-            self._came = counters.drain_refused["data"]
-            plan.came(now)
-        plan.look(now, self.connections, counters.drain_moved["connections"])
+        now, was_moving = self._engine.clock(), plan.phase is Phase.MOVING
+        if was_moving and self._server.accepted > self._accepted:
+            plan.came(self._server.accepted_after(self._accepted), now)
+            self._accepted = self._server.accepted
+        plan.look(now, self.connections, self.moved["connections"])
         if plan.phase is Phase.MOVING and not was_moving:
             if self.cause is DrainCause.REPLACED:  # the clients in its queues, which no other process gets, are let in
                 self._tasks.start(self._server.leave_port(), "leave the port")
-            else:
-                self._engine.admission.close()
-            plan.fill([(session, session.stream_count()) for session in self._server.sessions], now)
+            plan.fill(self._server.sessions, now)
+            self._accepted = self._server.accepted
+        if plan.phase is Phase.MOVING and plan.is_late(now):
+            self._engine.admission.close()
         if plan.phase is Phase.MOVING and not self._is_looking:
             self._is_looking = True
             self._engine.slices.run(Work.ENDINGS, self._move(plan, now), self._looked)
@@ -364,8 +379,6 @@ class DrainService:
     def _move(self, plan: DrainPlan[Session], now: int) -> Iterator[None]:
         """Have the clients leave whose time has come, and look at those that leave, one in each step."""
         self._leaving |= dict.fromkeys(plan.due(now))
-        if plan.is_empty:  # clients that have come since, and have not greeted
-            self._leaving |= dict.fromkeys(self._server.sessions)
         is_late = plan.is_late(now)
         for session in list(self._leaving):
             session.leave(is_late=is_late)

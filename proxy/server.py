@@ -2,11 +2,11 @@
 
 import asyncio
 import contextlib
-import itertools
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import takewhile
 
 import structlog
 
@@ -61,7 +61,8 @@ class Server:
 
     Attributes:
         engine: The objects that all sessions share.
-        sessions: The sessions whose connections are not both gone.
+        sessions: The sessions whose connections are not both gone, in the order in which they were accepted.
+        accepted: The number of sessions so far, which is the number of the last one.
     """
 
     def __init__(self, engine: Engine, log: SessionLog, most: int | None = None) -> None:
@@ -69,11 +70,11 @@ class Server:
         self._refusals = ThrottledLog(engine.clock)
         self.engine = engine
         self._log = log
-        self._ids = itertools.count(1)
         self._bound: dict[Endpoint, list[socket.socket]] = {}
         """The listening sockets of each configured address; clients wait in their queues while none accepts."""
         self._accepting: list[asyncio.Server] = []
-        self.sessions: set[Session] = set()
+        self.sessions: dict[Session, None] = {}
+        self.accepted = 0
         self._all_gone = asyncio.Event()
 
     async def start(self) -> str:
@@ -143,6 +144,10 @@ class Server:
                 await asyncio.wait_for(self._all_gone.wait(), patience_s)
         self.engine.slices.finish(Work.ENDINGS)
 
+    def accepted_after(self, number: int) -> Iterator[Session]:
+        """Yield the open sessions with higher numbers, the last one first."""
+        return takewhile(lambda session: session.connection.connection_id > number, reversed(self.sessions))
+
     def end_sessions(self) -> None:
         """End every session."""
         for session in list(self.sessions):
@@ -197,8 +202,9 @@ class Server:
         if self._most is not None and len(self.sessions) >= self._most:
             self._count_refused()
             return _Closed()
-        session = Session(self.engine, next(self._ids), self._log, self._finished, endpoint)
-        self.sessions.add(session)
+        self.accepted += 1
+        session = Session(self.engine, self.accepted, self._log, self._finished, endpoint)
+        self.sessions[session] = None
         return session.client.protocol
 
     def _count_refused(self) -> None:
@@ -214,7 +220,7 @@ class Server:
             )
 
     def _finished(self, session: Session) -> None:
-        self.sessions.discard(session)
+        self.sessions.pop(session, None)
         if not self.sessions:
             self._all_gone.set()
         self.engine.shared.heap.freed()

@@ -142,7 +142,7 @@ OF_COUNTERS = (
     ),
     _OfCounters(
         "sluice_drain_refused",
-        "Connections that came to a process that drains, and were closed",
+        "Connections that came shortly before the end of a drain, and were closed",
         ("role",),
         ("data", "lookup"),
     ),

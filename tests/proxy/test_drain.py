@@ -1,12 +1,13 @@
 """A process that drains, told as conversations with its clients."""
 
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import cast
 
 import pytest
 
-from proxy.drain import DrainCause, DrainOutcome, DrainService, Phase
+from proxy.drain import LEAST_RATE, DrainCause, DrainOutcome, DrainService, Phase
 from proxy.policies.keys import Principal
 from proxy.policies.store import Action
 from proxy.server import Server
@@ -25,8 +26,15 @@ class Sessions:
         self.listens = True
 
     @property
-    def sessions(self) -> set[object]:
-        return set(self._world.sessions)
+    def sessions(self) -> list[object]:
+        return list(self._world.sessions)
+
+    @property
+    def accepted(self) -> int:
+        return len(self._world.sessions)
+
+    def accepted_after(self, number: int) -> list[object]:
+        return [session for session in self._world.sessions[number:] if not session.has_ended]
 
     async def leave_port(self) -> None:
         self.listens = False
@@ -127,14 +135,54 @@ def test_connections_leave_one_after_the_other(draining: Draining) -> None:
     assert all(client.transport.is_eof_sent for client, _ in pairs)
 
 
-def test_client_that_comes_back_is_closed(draining: Draining) -> None:
+def test_client_that_comes_back_is_served_and_leaves_again(draining: Draining) -> None:
     _client, broker = publisher(draining.world)
     draining.begin()
     draining.advance(5.3, broker)
+    again, at_broker = publisher(draining.world)
+    draining.advance(0.9, at_broker)
+    again >> sends(2)
+    at_broker << sends(2)
+    assert not again.transport.is_eof_sent
+    draining.advance(0.5, at_broker)
+    assert again.heard_names() == ["CLOSE_PRODUCER"]
+    assert again.transport.is_eof_sent
+    hang_up(_client, again)
+    draining.advance(1.2)
+    assert draining.state == (Phase.DRAINED, DrainOutcome.MOVED)
+
+
+def test_client_that_comes_when_time_is_short_is_closed(make_world: Make) -> None:
+    draining = Draining(make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}}))
+    client, broker = publisher(draining.world)
+    client >> sends(40)
+    draining.begin()
+    draining.advance(28.1)
+    assert draining.service.phase is Phase.MOVING
     again = draining.world.client()
     again >> connect(TARGET)
     again << NOTHING
     assert again.transport.is_eof_sent
+    assert draining.world.counters.drain_refused == {"data": 1}
+    broker.heard()
+
+
+def test_clients_that_all_come_back_leave_as_slowly_as_before(draining: Draining) -> None:
+    """As where a proxy is alone: each time it serves them for a second at least."""
+    pairs = [publisher(draining.world) for _ in range(100)]
+    draining.begin()
+    draining.advance(5)
+    came: list[float] = []
+    for tenth in range(100):
+        for client, _ in pairs:
+            if client.transport.is_eof_sent and not client.is_gone:
+                hang_up(client)
+                came.append(tenth / 10)
+                pairs.append(publisher(draining.world))
+        draining.advance(0.1, *(broker for client, broker in pairs if not client.is_gone))
+    in_each_second = Counter(map(int, came))
+    assert max(in_each_second.values()) <= 2 * LEAST_RATE + 10
+    assert sum(in_each_second[second] for second in range(3, 10)) >= 6 * LEAST_RATE
 
 
 def test_process_beside_others_on_its_port_listens_no_more(draining: Draining) -> None:
@@ -151,7 +199,7 @@ def test_client_from_a_queue_of_the_left_port_is_let_in(draining: Draining) -> N
     draining.advance(0.2, broker)
     queued, _ = draining.world.pair()
     assert queued.transport.is_eof_sent is False
-    draining.advance(1.5, broker)
+    draining.advance(2, broker)
     assert queued.transport.is_eof_sent, "and leaves like the others"
 
 
@@ -165,8 +213,7 @@ def test_clients_leave_in_their_time_however_many_connect(draining: Draining) ->
         for _ in range(20):
             stranger = draining.world.client()
             stranger >> connect(TARGET)
-            assert stranger.transport.is_eof_sent
-            hang_up(stranger)
+            stranger.half_close()
         draining.advance(0.1, *brokers)
         left.append(sum(client.transport.is_eof_sent for client, _ in pairs))
     assert max(after - before for before, after in pairwise(left)) <= 10, "50 a second leave"
