@@ -15,8 +15,8 @@ from bench.data_path.native import Live
 from bench.data_path.proxies import RunningPeer, sluice_plan
 from bench.data_path.stage import DataRow, Stage, beside, close_all
 from bench.harness import BenchError, Figure, Goal, Row, Sample
+from bench.limits.trial import jain
 from loadgen.real.process import wait_until
-from tests.real.steadiness import jain
 
 CYCLE_S, LEASE_S = 0.25, 2.0
 """The defaults of `fleet.cycle` and `fleet.lease`."""

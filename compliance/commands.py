@@ -97,13 +97,18 @@ def run(  # noqa: PLR0913 - each is an option of the command
         typer.Option(help="Folder (or URI) of the proxy's closed files (*.jsonl.zst, *.jsonl); for --source files."),
     ] = "",
     follow: Annotated[
-        bool, typer.Option("--follow/--once", help="Go on for ever, or end with what is there now.")
+        bool,
+        typer.Option("--follow/--once", help="Keep running for new files, or stop after those that are there now."),
     ] = False,
-    source: Annotated[str, typer.Option(help="files, kafka or pulsar; bring the connector by --spark.")] = "files",
+    source: Annotated[
+        str, typer.Option(help="files, kafka or pulsar; name the connector's package by --spark.")
+    ] = "files",
     source_option: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE for the connector, as kafka.bootstrap.servers=HOST:PORT.")
     ] = None,
-    sink: Annotated[str, typer.Option(help="parquet, delta or iceberg; bring the connector by --spark.")] = "parquet",
+    sink: Annotated[
+        str, typer.Option(help="parquet, delta or iceberg; name the connector's package by --spark.")
+    ] = "parquet",
     catalog: Annotated[str, typer.Option(help="CATALOG.NAMESPACE of the tables; for --sink iceberg.")] = "",
     every: Annotated[float, typer.Option(help="With --follow: seconds between looks for new lines.", min=0.1)] = 10.0,
     retain: Annotated[

@@ -21,7 +21,11 @@ def broker(  # noqa: PLR0913 - each parameter is an option of the command line
     ] = None,
     key: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Private key of it, PEM. Default: in the same file.", dir_okay=False),
+        typer.Option(
+            metavar="FILE",
+            help="PEM file with the certificate's private key. Default: the certificate's file.",
+            dir_okay=False,
+        ),
     ] = None,
     partitioned: Annotated[
         list[str] | None,
@@ -41,7 +45,7 @@ def broker(  # noqa: PLR0913 - each parameter is an option of the command line
     retention_mb: Annotated[
         int,
         typer.Option(
-            metavar="MB", min=0, help="Megabytes kept per topic although acknowledged, for readers and seeks."
+            metavar="MB", min=0, help="Megabytes of acknowledged messages kept per topic, for readers and seeks."
         ),
     ] = 0,
     counts: Annotated[
@@ -77,7 +81,7 @@ def load(  # noqa: PLR0913 - each parameter is an option of the command line
     service_url: Annotated[
         str, typer.Option(help="Where producers connect: pulsar://HOST:PORT of Sluice, or pulsar+ssl://HOST:PORT.")
     ],
-    scenario: Annotated[Path, typer.Option(help="YAML file: tenants, topics, pace (see loadgen/load/scenario.py).")],
+    scenario: Annotated[Path, typer.Option(help="YAML file: tenants, topics and pace.")],
     verify_url: Annotated[
         str | None,
         typer.Option(help="pulsar://HOST:PORT of the broker itself: receive there, and check what arrives."),
@@ -106,6 +110,9 @@ def load(  # noqa: PLR0913 - each parameter is an option of the command line
     What is counted are receipts and deliveries. Exit code 0: every message offered has its receipt and, with
     --verify-url, arrived once, in order and intact. 1: not so. 2: the scenario is wrong or no broker answers.
     """
-    from loadgen.load.run import Request, main
-
+    try:
+        from loadgen.load.run import Request, main
+    except ImportError as error:
+        typer.echo(f"sluice load: {error.name} is not installed: run `pip install 'pulsar-sluice[load]'`", err=True)
+        raise typer.Exit(1) from error
     raise typer.Exit(main(Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live, ca)))

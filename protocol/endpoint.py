@@ -178,5 +178,5 @@ def _parsed(form: EndpointForm, text: str) -> Endpoint:
     if match is None or not 0 <= port <= 65535:
         raise EndpointError(text, form.remedy)
     if port == 0 and not form.is_listened_on:
-        raise EndpointError(text, "has port 0, where nothing can be reached; write the port that is listened on")
+        raise EndpointError(text, "has port 0, at which nothing listens; write the listener's port")
     return Endpoint(scheme, match["v6"] or match["host"], port)

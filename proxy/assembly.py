@@ -393,7 +393,9 @@ class Proxy:
         try:
             await self._blocks.forget_needless()
         except StoreError as error:
-            structlog.get_logger().error("lifted blocks that left the file are not forgotten", error=str(error))
+            structlog.get_logger().error(
+                "lifted blocks that the configuration has no more cannot be removed from the store", error=str(error)
+            )
 
     def _checkup(self) -> Checkup:
         config = self.config

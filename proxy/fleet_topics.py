@@ -20,7 +20,7 @@ from proxy.config.model import Config
 from proxy.refusals import RefusedError
 
 WHY: Final = (
-    "is of a fleet of Sluices: clients may not use it through Sluice, and its members reach brokers directly ("
+    "belongs to a fleet of Sluices: clients may not use it through Sluice, and its members reach brokers directly ("
     "name these in `broker`)"
 )
 

@@ -81,7 +81,8 @@ class KeptState:
             await asyncio.to_thread(self.store.take_back)
         except StoreError as error:
             structlog.get_logger().error(
-                "policies cannot be changed: the store was lent, and is lost", error=str(error)
+                "policies cannot be changed until a restart: the store cannot be opened after a takeover that failed",
+                error=str(error),
             )
         if self._balances is not None:
             try:
@@ -90,7 +91,7 @@ class KeptState:
                 structlog.get_logger().error("the next run begins with empty buckets", error=error.strerror)
 
     def lost_at_end(self) -> list[str]:
-        """Return what is not kept beyond the end of this process, each with the key that keeps it."""
+        """Return what is will be lost when this process ends, each with the key that keeps it."""
         config = self._config
         lost = [] if config.drain.state else ["balances of limits: the next start fills all buckets (drain.state)"]
         if config.policies.store is None and config.policy_topic is None:

@@ -197,7 +197,7 @@ class LimitState:
             self.found, self.detail = "killed", f"run {head.run} was killed, or has not ended yet"
             return self.first
         if left.shared != self._shared:
-            raise StateError("other levels of limits were shared in a fleet then")
+            raise StateError("the run before shared other levels of limits in a fleet")
         now = self._clock()
         is_placed = bool(left.machine) and left.machine == self._machine and left.at_ns <= now
         left_at = left.at_ns if is_placed else now

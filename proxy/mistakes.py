@@ -82,7 +82,7 @@ class ConfigSection(BaseModel):
         most = len(cls.model_fields) + MOST_UNKNOWN
         if isinstance(written, dict) and len(written) > most:
             known = ", ".join(islice(cls.model_fields, _MOST_NAMED))
-            raise ValueError(f"{len(written)} keys are here, and {len(cls.model_fields)} are known here: {known}")
+            raise ValueError(f"this section has {len(written)} keys, of {len(cls.model_fields)} known ones: {known}")
         return written
 
 

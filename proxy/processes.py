@@ -456,7 +456,7 @@ class ParentLink:
     def _parent_ended(self, on_parent_end: Callable[[], object]) -> None:
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
-        structlog.get_logger().error("the parent of this process has ended; it ends as well")
+        structlog.get_logger().error("the parent process has ended, so this process ends too")
         on_parent_end()
 
 

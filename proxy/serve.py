@@ -106,7 +106,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
             log.warning(NO_LIMITS)
         problem = be_scheduled(config.scheduling)
         if problem is not None:
-            log.warning("not scheduled as configured", scheduling=config.scheduling, error=problem)
+            log.warning("the system refuses the configured scheduling", scheduling=config.scheduling, error=problem)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, _end_at_once, proxy)
         loop.add_signal_handler(signal.SIGTERM, _terminate, proxy)
@@ -125,7 +125,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         manager = ServiceManager(os.environ if parent is None else {})
         lost = proxy.kept.lost_at_end()
         if lost:
-            log.info("not kept beyond the end of this process", lost="; ".join(lost))
+            log.info("will be lost when this process ends", lost="; ".join(lost))
         if parent is not None:
             parent.serving(named, ending.set)
         tasks.start(manager.serving(), "report to the service manager")
@@ -142,7 +142,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
 
 def _terminate(proxy: Proxy) -> None:
     if not proxy.readiness.is_accepting:
-        structlog.get_logger().info("ended before it serves")
+        structlog.get_logger().info("stopped before it served")
     proxy.terminate()
 
 

@@ -391,7 +391,6 @@ def _asking_for_streams(_: int) -> Script:
         yield b"GET /sluice/streams?limit=10000 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
 
-_VERSIONLESS = SIZES.pack(10, 6) + b"\x08\x02\x12\x02\x20\x14"
 _DEAF: dict[str, Any] = {"reads": False, "window": 2 * KB}
 """A client that never reads."""
 

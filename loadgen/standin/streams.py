@@ -343,7 +343,9 @@ class Consuming:
         """End a consumer and its subscription."""
         attached = self._attached(request.consumer_id)
         if len(attached.subscription.consumers) > 1 and not request.force:
-            raise StandinRefusal(ServerError.MetadataError, f"{attached.name!r} has other consumers: only the last may")
+            raise StandinRefusal(
+                ServerError.MetadataError, f"{attached.name!r} has other consumers: only the last one may unsubscribe"
+            )
         for consumer in list(attached.subscription.consumers):
             if consumer is not attached.consumer:
                 consumer.outlet.send_away(consumer)

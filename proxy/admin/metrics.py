@@ -455,7 +455,7 @@ class SluiceCollector(Collector):
         yield _gauge(
             "sluice_client_memory_used_bytes", "Bytes kept of streams, limiters, requests and CONNECTs", memory.used
         )
-        yield _gauge("sluice_client_memory_most_bytes", "Most that it has been since the start", memory.most)
+        yield _gauge("sluice_client_memory_most_bytes", "Highest value since the start", memory.most)
         yield _gauge("sluice_client_memory_limit_bytes", "Bytes that may be kept (client_memory.total)", memory.limit)
         yield _gauge(
             "sluice_unsent_bytes",
@@ -477,7 +477,9 @@ class SluiceCollector(Collector):
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)
         closed, most = self._access.closed_bytes
         yield _gauge("sluice_access_log_closed_bytes", "Bytes of the log's closed files, if these are bounded", closed)
-        yield _gauge("sluice_access_log_limit_bytes", "Bytes that they may have (access_log.retain_size); 0: any", most)
+        yield _gauge(
+            "sluice_access_log_limit_bytes", "Most bytes of the log's files (access_log.retain_size); 0: no bound", most
+        )
 
     def _certificates(self) -> Metric:
         family = GaugeMetricFamily(
@@ -638,7 +640,7 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         "1 while this member is cut off and passes the part of its limits that `fleet.isolated` allows",
         int(is_isolated),
     )
-    yield _gauge("sluice_fleet_lease_left_seconds", "Until the shares end without an answer", lease_left_s)
+    yield _gauge("sluice_fleet_lease_left_seconds", "Seconds until the shares end if no answer comes", lease_left_s)
     yield _gauge("sluice_fleet_shares", "Limits in which this member has a share", shares)
     yield _counter("sluice_fleet_lease_ends", "Times that the lease has ended unanswered", lease_ends)
     yield _gauge(
@@ -659,12 +661,12 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
     yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)
     yield _counter("sluice_fleet_defects", _DEFECTS, counts.defects)
-    yield _counter("sluice_fleet_messages_received", "Reports and grants that came", counts.messages_in)
-    yield _counter("sluice_fleet_messages_sent", "Reports and grants that went", counts.messages_out)
+    yield _counter("sluice_fleet_messages_received", "Reports and grants received", counts.messages_in)
+    yield _counter("sluice_fleet_messages_sent", "Reports and grants sent", counts.messages_out)
     yield _labelled(
         CounterMetricFamily,
         "sluice_fleet_messages_dropped",
-        "Reports and grants that were not carried, by cause",
+        "Reports and grants that were dropped, by cause",
         ("cause",),
         counts.dropped,
     )

@@ -113,7 +113,7 @@ class OtlpExport:
         if points and not self._is_partial:
             message = next((each.error_message for each in rejected if each.error_message), "")
             structlog.get_logger().warning(
-                "the collector rejects data points of exports: mend what it names; /metrics has them all",
+                "the OTLP collector rejects data points: it names the reason; /metrics has all of them",
                 url=self._url,
                 rejected=points,
                 error=message[:_MOST_MESSAGE],

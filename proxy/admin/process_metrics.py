@@ -23,7 +23,7 @@ _OF_SELF: Final = Path("/proc/self")
 def process_metrics() -> Iterator[Metric]:
     """Yield the metrics; values that the system does not give are left out."""
     build = GaugeMetricFamily(
-        "sluice_build_info", "1; the labels have the build", labels=("version", "python", "compiled")
+        "sluice_build_info", "Always 1; the labels name the build", labels=("version", "python", "compiled")
     )
     build.add_metric(_build(), 1)
     yield build

@@ -56,7 +56,7 @@ def restore(backup: Source, store: Store, *, replace: Replace = False) -> None:
             err=True,
         )
     if store.exists() and not replace:
-        _fail(f"{store}: is there already: --replace puts the backup in its place; `sluice backup --store` keeps it")
+        _fail(f"{store}: already exists: --replace puts the backup in its place; `sluice backup --store` keeps it")
     try:
         found = put_in_place(backup, store, time.time_ns())
     except StoreError as error:

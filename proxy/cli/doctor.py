@@ -39,7 +39,7 @@ SeenFrom = Annotated[
         "connections from there are compared. Default: all.",
     ),
 ]
-Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Only streams of its topics. Default: all.")]
+Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Only streams of this tenant's topics. Default: all.")]
 Everywhere = Annotated[
     bool,
     typer.Option(
@@ -103,7 +103,7 @@ def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool) -> None:
     from proxy.cli.admin_link import AdminLink
 
     if is_of_streams:
-        raise typer.BadParameter("what to compare is given without --streams: add it")
+        raise typer.BadParameter("these options choose streams to compare: add --streams")
     try:
         shown = AdminLink(admin).get_json("/sluice/doctor")
     except AdminLinkError as error:

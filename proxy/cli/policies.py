@@ -262,8 +262,10 @@ def blocks(*, admin: AdminOptions, json: Json = False) -> None:
     Console().print(table if table.row_count else "nothing is blocked")
 
 
-OneTenant = Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="Its producers and consumers.")]
-OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Its producers and consumers.")]
+OneTenant = Annotated[
+    str | None, typer.Option("--tenant", metavar="TENANT", help="The tenant's producers and consumers.")
+]
+OneTopic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic's producers and consumers.")]
 OneRole = Annotated[str | None, typer.Option("--role", metavar="ROLE", help="Connections of clients with this role.")]
 OneAddress = Annotated[
     str | None,

@@ -30,7 +30,7 @@ Broker = Annotated[
     list[str] | None,
     typer.Option(
         metavar="pulsar://HOST:PORT",
-        help="The broker, or what stands in front of several; may be given several times. "
+        help="The broker, or a load balancer before several; may be given several times. "
         "Default: pulsar://127.0.0.1:6651.",
     ),
 ]
@@ -60,7 +60,7 @@ ValuesOnly = Annotated[
     bool,
     typer.Option("--values-only", help="Do not check the files that the configuration names, as on another machine."),
 ]
-ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="Print the same, with the defaults of all others.")]
+ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="As --show, with the defaults of all other keys.")]
 
 
 def serve(  # noqa: PLR0913, PLR0917 - one for each option

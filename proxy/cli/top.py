@@ -16,7 +16,7 @@ Sort = Annotated[
 Rows = Annotated[int, typer.Option(min=1, max=10_000, help="Most rows shown at a time.")]
 
 
-Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Only streams of its topics. Default: all.")]
+Tenant = Annotated[str, typer.Option(metavar="TENANT", help="Only streams of this tenant's topics. Default: all.")]
 Topic = Annotated[
     str, typer.Option(metavar="TOPIC", help="Only streams of this topic, by its full name. Default: all.")
 ]
@@ -25,7 +25,7 @@ Search = Annotated[
     str, typer.Option(metavar="TEXT", help="Only streams with this in their topic or in a name of their client.")
 ]
 Held = Annotated[bool, typer.Option("--held", help="Only streams of which messages are held.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print each look as a line of JSON, with all that is known.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print each refresh as one line of JSON with every field.")]
 
 
 @asks_proxies

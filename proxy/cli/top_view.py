@@ -125,7 +125,9 @@ def fetch(link: AdminLink, wanted: Mapping[str, str] | None = None) -> Poll:
     try:
         return msgspec.json.decode(body, type=Poll)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise AdminLinkError(f"{link.address}: the answer is not that of a Sluice like this one ({error})") from None
+        raise AdminLinkError(
+            f"{link.address}: this version of Sluice does not understand the answer ({error})"
+        ) from None
 
 
 _SIZES = ("B", "kB", "MB", "GB", "TB")
@@ -676,7 +678,9 @@ def show_fleet(link: AdminLink, rows: int, *, as_json: bool) -> None:
     try:
         state = msgspec.json.decode(body, type=FleetAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise AdminLinkError(f"{link.address}: the answer is not that of a Sluice like this one ({error})") from None
+        raise AdminLinkError(
+            f"{link.address}: this version of Sluice does not understand the answer ({error})"
+        ) from None
     for line in fleet_head(state):
         console.print(line, markup=False)
     for table in fleet_tables(state):

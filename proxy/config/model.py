@@ -267,7 +267,7 @@ class Config(ConfigSection):
         scheme = broker[0].scheme
         for each in value:
             if each.scheme not in {"", scheme}:
-                raise ValueError(f"{each}: all brokers are reached as broker is: write {scheme}://{each.address}")
+                raise ValueError(f"{each}: all brokers need the scheme of broker: write {scheme}://{each.address}")
         return tuple(each._replace(scheme=scheme) for each in value)
 
     @field_validator("authentication")

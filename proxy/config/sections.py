@@ -582,7 +582,7 @@ class Fleet(ConfigSection):
     def _are_levels(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if value == ():
             raise ValueError(
-                "an empty list shares nothing: leave it out to share all levels, name some, or leave out fleet"
+                "an empty list would share nothing: name levels, leave the key out to share all, or remove fleet"
             )
         for word in value or ():
             if word not in SHAREABLE:

@@ -205,7 +205,7 @@ def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
             except YamlError as error:
                 problems += [f"{variable}: {told_of_yaml(problem, key)}" for problem in error.problems]
         elif not _is_for_others(variable):
-            problems.append(f"{variable}: this variable is no key; {_nearest(variable, by_variable)}")
+            problems.append(f"{variable}: no key has this variable; {_nearest(variable, by_variable)}")
     return [each for each in given if not _is_url_of_commands(each)], problems
 
 
@@ -258,6 +258,9 @@ def _is_url_of_commands(given: Given) -> bool:
 
 
 def _nearest(variable: str, known: Mapping[str, object]) -> str:
+    successor = _SUCCESSORS.get(variable.removeprefix(PREFIX).lower().replace("__", "."))
+    if successor is not None:
+        return successor
     sections = [name for name in known if name.startswith(variable + "__")]
     if sections:
         return f"name a key of this section, as {sections[0]}"
@@ -265,6 +268,17 @@ def _nearest(variable: str, known: Mapping[str, object]) -> str:
     if variable.replace("__", "_") in with_two:
         return f"write {with_two[variable.replace('__', '_')]}"
     return "take it away, or see the configuration reference for the keys that are"
+
+
+_IN_TOPICS = "members meet in topics of the brokers: take it away, and see fleet.namespace"
+_SUCCESSORS: Mapping[str, str] = {
+    "workers": "set processes",
+    "fleet.peers": _IN_TOPICS,
+    "fleet.listen": _IN_TOPICS,
+    "fleet.advertised": _IN_TOPICS,
+    "fleet.tls": _IN_TOPICS,
+}
+"""The remedies for keys that are gone."""
 
 
 _KINDS: tuple[tuple[type, str], ...] = (
@@ -341,6 +355,9 @@ _MOST_NAMED = 12
 
 def _known_keys(model: type[BaseModel], key: Sequence[object]) -> str:
     """Name the key that an unknown one may be meant to be."""
+    successor = _SUCCESSORS.get(".".join(map(str, key)))
+    if successor is not None:
+        return f"; {successor}"
     section, name = _section_at(model, key[:-1]), str(key[-1])
     known = list(section.model_fields) if section else []
     word = name.casefold().replace("-", "_")

@@ -149,7 +149,7 @@ class LinkTasks:
         text = printable(f"{type(error).__name__}: {error}")
         if times := self._lines.due("defect", text):
             structlog.get_logger().error(
-                "fleet: a defect of Sluice has ended a part of a link, which starts again",
+                "fleet: a defect of Sluice has ended part of the link, which is started again",
                 error=text,
                 times=times,
             )

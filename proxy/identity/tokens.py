@@ -246,7 +246,7 @@ class TokenVerifier:
             raise RefusedTokenError(f"the token has expired at {_shown(expires_at)}")
         not_before = _time(claims, "nbf")
         if not_before is not None and not_before - self._skew_s > now:
-            raise RefusedTokenError(f"the token is valid from {_shown(not_before)} on only")
+            raise RefusedTokenError(f"the token is not valid before {_shown(not_before)}")
         self._check_audience(claims.get("aud"))
         return Identity(self._role(claims), "token", None if expires_at is None else expires_at + self._skew_s)
 

@@ -237,7 +237,7 @@ def read_number(text: str, most: int) -> int:
     if value is None:
         raise ValueError("this is not a whole number; write 0 for no limit")
     if value < -1:
-        raise ValueError("of the negative numbers only -1 means something (no limit); write 0 or -1")
+        raise ValueError("-1 (no limit) is the only negative number allowed; write 0 or -1")
     if value > most:
         raise ValueError(f"Pulsar holds no more than {most} there; write 0 for no limit")
     return max(0, value)

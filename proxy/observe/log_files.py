@@ -243,7 +243,7 @@ def _close(unfinished: Path, closed: Path, compression: Compression) -> int | No
             unfinished.unlink()
             return None
         if os.path.lexists(closed):
-            raise FileExistsError(f"{closed} is there already")
+            raise FileExistsError(f"{closed} already exists")
         unfinished.rename(closed)
         return size
 

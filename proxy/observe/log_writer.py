@@ -97,7 +97,9 @@ class OwnFiles:
                 if match and entry.is_file(follow_symlinks=False):
                     yield match, Path(entry.path)
                 elif match:
-                    structlog.get_logger().warning("access log: passed over, a link, folder or device", file=entry.path)
+                    structlog.get_logger().warning(
+                        "access log: skipped, as it is a link, a folder or a device", file=entry.path
+                    )
 
 
 LossCause = Literal["disk", "queue", "killed"]

@@ -289,7 +289,7 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
         BeyondError: If the author may not make the change.
     """
     if meaning is None or key.kind not in _RATES or setting_of(key)[1] is not Layer.TENANT:
-        raise BeyondError(f"{key.shown}: a token for some tenants sets limits of theirs, and nothing of the operator's")
+        raise BeyondError(f"{key.shown}: a token for some tenants may set limits of these tenants, not the operator's")
     ((_, target, value),) = meaning.values
     if target[1].record.is_pattern(target[2]):
         raise BeyondError(f"{key.shown}: patterns are for operators; name one namespace, or the tenant")

@@ -287,7 +287,7 @@ class ClientCommands:
         if stream is None:
             return self._requests.forward(command, act)
         if self._streams.is_closing(stream):
-            raise RefusedError(ServiceNotReady, "this producer or consumer is being closed already")
+            raise RefusedError(ServiceNotReady, "this producer or consumer is already being closed")
         self._streams.closing(stream)
         return self._requests.forward_close(command, act)
 

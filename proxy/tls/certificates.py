@@ -191,10 +191,10 @@ class ExpiryLog:
         log = structlog.get_logger().bind(key=expiry.key, file=str(expiry.file), subject=expiry.subject)
         at = datetime.fromtimestamp(expiry.at, UTC).isoformat(timespec="seconds")
         if expiry.at <= now:
-            log.error("certificate has expired: put a new one in its file", expired=at)
+            log.error("certificate has expired: replace its file", expired=at)
         else:
             days = int((expiry.at - now) // _DAY_S)
-            log.warning("certificate expires soon: put a new one in its file", expires=at, days_left=days)
+            log.warning("certificate expires soon: replace its file", expires=at, days_left=days)
 
 
 def _listener(tls: ListenerTls) -> LoadedContext:

@@ -3,7 +3,6 @@
 import pytest
 
 from bench.process_sharing import soonest
-from tests.real.steadiness import jain
 
 
 def looks(*rates, each_s=0.05):
@@ -30,8 +29,3 @@ def test_a_burst_is_no_rate():
 
 def test_looks_shorter_than_a_window_say_nothing():
     assert soonest(looks(4000, 4000), 4000) is None
-
-
-def test_even_shares_have_an_index_of_one():
-    assert jain([5, 5, 5]) == pytest.approx(1)
-    assert jain([9, 0, 0]) == pytest.approx(1 / 3)

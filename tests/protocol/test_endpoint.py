@@ -67,7 +67,7 @@ def test_a_malformed_address_is_refused_with_text_and_remedy(text):
         (URL, "http://broker?x", "'http://broker?x': is not host:port; write it as http://broker:8080"),
         (URL, "http://broker#x", "'http://broker#x': is not host:port; write it as http://broker:8080"),
         (URL, "http://broker/admin", "'http://broker/admin': is not host:port; write it as http://broker:8080"),
-        (BROKER, "b:0", "'b:0': has port 0, where nothing can be reached; write the port that is listened on"),
+        (BROKER, "b:0", "'b:0': has port 0, at which nothing listens; write the listener's port"),
     ],
 )
 def test_an_address_of_another_use_is_refused_with_the_remedy(form, text, why):

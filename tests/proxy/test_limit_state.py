@@ -171,7 +171,7 @@ def test_torn_or_changed_file_is_refused(runs: Runs) -> None:
 def test_whole_file_that_does_not_fit_is_refused(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.left()
     whole = runs.file.read_bytes()
-    assert runs.start(shared=("topic",)).detail == "other levels of limits were shared in a fleet then"
+    assert runs.start(shared=("topic",)).detail == "the run before shared other levels of limits in a fleet"
     runs.file.with_name("back.limits").write_bytes(whole)
     assert runs.start("back").detail == "it is of another proxy: front"
     runs.file.write_bytes(whole)

@@ -142,7 +142,7 @@ async def test_what_keeps_it_from_being_scheduled_as_configured_is_said(tmp_path
     file = tmp_path / "sluice.yaml"
     file.touch()
     async with served(source_of(file)) as operator:
-        (line,) = [line for line in operator.lines if line["event"] == "not scheduled as configured"]
+        (line,) = [line for line in operator.lines if line["event"] == "the system refuses the configured scheduling"]
         assert (line["scheduling"], line["error"], scheduled) == ("batch", "forbidden here", ["batch"])
 
 

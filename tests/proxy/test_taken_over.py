@@ -307,7 +307,7 @@ def test_process_stopped_before_it_serves_leaves_the_ports(tmp_path: Path, broke
         asking.sendall(b'{"v":1,"names":[]}')
         assert asking.recv(1) == READY
         os.kill(stopped.pid, signal.SIGTERM)
-        wait_for(lambda: "ended before it serves" in proxy.lines(), told=proxy.lines)
+        wait_for(lambda: "stopped before it served" in proxy.lines(), told=proxy.lines)
         asking.sendall(GO)
         wait_for(lambda: stopped.exit_code == 1, told=proxy.lines)
         with suppress(ConnectionResetError):

@@ -210,10 +210,10 @@ DIFFERENCES = (
         after=("brokers delete-dynamic-config -c brokerDeleteInactiveTopicsFrequencySeconds",),
     ),
     Difference(
-        "replication does not pass Sluice",
+        "replication does not go through Sluice",
         f"namespaces set-replicator-dispatch-rate {NAMESPACE} -md 5",
         "0 ",
-        'HTTP 412 {"reason":"replication does not pass Sluice: set this rate at the broker',
+        'HTTP 412 {"reason":"replication does not go through Sluice: set this rate at the broker',
         after=(f"namespaces remove-replicator-dispatch-rate {NAMESPACE}",),
     ),
     Difference("Sluice serves limits, and says so", f"namespaces get-retention {NAMESPACE}", "0 null", _ELSEWHERE),

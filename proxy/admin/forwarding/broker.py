@@ -255,7 +255,9 @@ class ClientBody:
                     part += piece
         except TimeoutError:
             seconds = f"{self._patience_s:g} s (admin_access.request_timeout)"
-            raise BodyRefusedError(408, f"no {PART} bytes of the body, nor its end, within {seconds}") from None
+            raise BodyRefusedError(
+                408, f"neither {PART} more bytes of the body nor its end came within {seconds}"
+            ) from None
         except (web.RequestPayloadError, ConnectionError):
             raise BodyRefusedError(400, "the body breaks off or is not as its headers say") from None
         self._size += len(part)

@@ -345,14 +345,14 @@ def _narrowest(
 
 
 def refuse_replication() -> list[web.RouteDef]:
-    """Return routes that refuse rates of replication: these are the broker's, as replication does not pass Sluice."""
+    """Return routes that refuse rates of replication, which does not go through Sluice: these are the broker's."""
 
     @described({}, refuses=_REFUSES)
     @answering
     async def refuse(_request: web.Request) -> web.Response:
-        """Refuse: replication does not pass Sluice."""
+        """Refuse: replication does not go through Sluice."""
         raise RequestRefusedError(
-            412, "replication does not pass Sluice: set this rate at the broker's own admin address"
+            412, "replication does not go through Sluice: set this rate at the broker's own admin address"
         )
 
     return [

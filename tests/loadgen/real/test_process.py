@@ -49,13 +49,13 @@ def test_stop_lets_it_end_in_order(tmp_path: Path) -> None:
 def test_variables_of_sluice_are_not_handed_on_but_for_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("SLUICE_WORKERS", "SLUICE_CACHE", "OTHER_WORKERS"):
+    for name in ("SLUICE_PROCESSES", "SLUICE_CACHE", "OTHER_PROCESSES"):
         monkeypatch.setenv(name, "7")
     process = TetheredProcess(["sh", "-c", "env; echo done"], tmp_path / "log", {"SLUICE_LISTEN": "8"})
     wait_for(lambda: "done" in process.last_lines())
     process.stop()
-    told = {line for line in (tmp_path / "log").read_text().splitlines() if "WORKERS" in line or "SLUICE" in line}
-    assert told == {"SLUICE_CACHE=7", "OTHER_WORKERS=7", "SLUICE_LISTEN=8", "SLUICE_DRAIN__TIMEOUT=0"}
+    told = {line for line in (tmp_path / "log").read_text().splitlines() if "PROCESSES" in line or "SLUICE" in line}
+    assert told == {"SLUICE_CACHE=7", "OTHER_PROCESSES=7", "SLUICE_LISTEN=8", "SLUICE_DRAIN__TIMEOUT=0"}
 
 
 def test_what_does_not_stop_is_killed_with_all_its_children(tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def answering(answer: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "the answer is not that of a Sluice like this one"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff{", "the answer is not that of a Sluice like this one"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "this version of Sluice does not understand the answer"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff{", "this version of Sluice does not understand the answer"),
     ],
 )
 async def test_another_kind_of_server_is_said_so(answer: bytes, problem: str) -> None:

@@ -36,7 +36,7 @@ def test_a_brokers_web_service(url: str, endpoint: tuple[str, str, int], *, has_
     ],
 )
 def test_what_is_none_is_refused(url: str) -> None:
-    with pytest.raises(ValidationError, match=r"write it as http://broker:8080|write the port that is listened on"):
+    with pytest.raises(ValidationError, match=r"write it as http://broker:8080|write the listener's port"):
         AdminForward.model_validate({"url": url})
 
 

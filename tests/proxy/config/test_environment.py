@@ -83,10 +83,11 @@ def test_a_wrong_value_is_blamed_on_its_variable_and_a_hidden_one_on_nobody(tmp_
 @pytest.mark.parametrize(
     ("variable", "remedy"),
     [
-        ("SLUICE_LISTN", "is no key; take it away"),
+        ("SLUICE_LISTN", "no key has this variable; take it away"),
         ("SLUICE_ACCESS_LOG", "name a key of this section, as SLUICE_ACCESS_LOG__"),
         ("SLUICE_ACCESS_LOG_DIR", "write SLUICE_ACCESS_LOG__DIR"),
-        ("SLUICE_LIMITS__TOPICS__X", "is no key"),
+        ("SLUICE_LIMITS__TOPICS__X", "no key has this variable"),
+        ("SLUICE_WORKERS", "no key has this variable; set processes"),
     ],
 )
 def test_a_variable_that_stands_for_no_key_is_an_error_with_its_name(variable: str, remedy: str) -> None:

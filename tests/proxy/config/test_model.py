@@ -396,5 +396,5 @@ def test_credentials_for_brokers_go_to_no_stranger(more: dict[str, object], is_f
 def test_a_fleet_shares_something(path: Path) -> None:
     (problem,) = problems(path, {"fleet": {"name": "f", "shared": []}})
     assert without_line(problem, path).startswith(
-        f"{path}: fleet.shared: []: an empty list shares nothing: leave it out to share all levels"
+        f"{path}: fleet.shared: []: an empty list would share nothing: name levels, leave the key out to share all"
     )

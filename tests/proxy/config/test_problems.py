@@ -54,6 +54,11 @@ def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("workers: 4", "workers: this key is not known here; set processes"),
+        (
+            "fleet: {name: f, listen: 127.0.0.1:1}",
+            "fleet.listen: this key is not known here; members meet in topics of the brokers: take it away",
+        ),
         ("access_log: here", "access_log: 'here': this is text; a section of keys belongs here"),
         ("access_log: [dir]", "access_log: ['dir']: this is a list; a section of keys belongs here"),
         ("access_log:", "access_log: nothing is written here; leave the key out for its default"),

@@ -273,13 +273,13 @@ _CAP = {"tenants": {"acme": {"publish": {"messages": 5}}}}
         ),
         (own(Setting.TENANT, "acme"), kept_as_own({"messages": 4, "mode": "observe"}), "observe would hold nothing"),
         (own(Setting.TENANT, "acme"), kept_as_pulsar_s(PublishRate()), "no limit is more than the limit"),
-        (rate_key("publish", Setting.TENANT, "acme"), kept_as_own({"messages": 1}), "nothing of the operator's"),
-        (rate_key("publish", Setting.TENANT, "acme"), None, "nothing of the operator's"),
+        (rate_key("publish", Setting.TENANT, "acme"), kept_as_own({"messages": 1}), "not the operator's"),
+        (rate_key("publish", Setting.TENANT, "acme"), None, "not the operator's"),
         (own(Setting.TENANT, "other"), kept_as_own({"messages": 1}), "no tenant of this token"),
         (own(Setting.TENANT, "*"), kept_as_own({"messages": 1}), "no tenant of this token"),
         (own(Setting.ROLE, "billing"), kept_as_own({"messages": 1}), "no tenant of this token"),
-        (PolicyKey(PolicyKind.GROUP, "", "gold"), "{}", "nothing of the operator's"),
-        (PolicyKey(PolicyKind.ATTACHMENT, "tenant", "acme"), "", "nothing of the operator's"),
+        (PolicyKey(PolicyKind.GROUP, "", "gold"), "{}", "not the operator's"),
+        (PolicyKey(PolicyKind.ATTACHMENT, "tenant", "acme"), "", "not the operator's"),
     ],
 )
 def test_a_write_beyond_the_operators_limit_is_refused(key: PolicyKey, kept: str | None, problem: str) -> None:

@@ -235,7 +235,7 @@ async def test_the_file_s_value_is_shown_where_none_was_set() -> None:
         ),
         (
             f"{_TOPIC}/replicatorDispatchRate",
-            (412, "replication does not pass Sluice: set this rate at the broker's own admin address"),
+            (412, "replication does not go through Sluice: set this rate at the broker's own admin address"),
         ),
     ],
 )
