@@ -115,10 +115,7 @@ class Proxy:
         self._successor = successor
         self.ended = asyncio.Event()
         self._is_to_end = False
-        self.handovers: Handovers | None = None
-        if may_be_taken_over(config) and config.drain.state is not None:
-            door = Door(config.drain.state, config.proxy_id)
-            self.handovers = Handovers(door, partial(Handed, self, ServiceManager(os.environ)))
+        self.handovers = self._make_handovers()
         counters = Counters()
         self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
         self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
@@ -161,31 +158,12 @@ class Proxy:
                 self._forwarder.broker if self._forwarder else None,
                 self.engine.identity,
             )
-            self.reloader = Reloader(
-                self.config,
-                source.reread or source.read,
-                self._files.readers(),
-                self._prepare,
-                counters,
-                on_files=self._files.on_read,
-                on_outcome=self._look_at_states,
-                measure=partial(self.engine.slices.measure, Work.FILES),
-            )
+            self.reloader = self._make_reloader()
             self.states = DegradedStates(
                 watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
                 announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
             )
-            self._collector = SluiceCollector(
-                self.engine,
-                self.totals,
-                self.access,
-                self.intervals.settling,
-                self._files.expiries,
-                fleet=self.fleet,
-                policy_topic=self.policy_topic,
-                states=self.states,
-                room=self.kept.store.room,
-            )
+            self._collector = self._make_collector()
             self._export = self._make_export()
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
@@ -194,6 +172,12 @@ class Proxy:
             self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
             self.readiness = Readiness(self.engine, self.drain)
             unless_made.pop_all()
+
+    def _make_handovers(self) -> Handovers | None:
+        state = self.config.drain.state
+        if state is None or not may_be_taken_over(self.config):
+            return None
+        return Handovers(Door(state, self.config.proxy_id), partial(Handed, self, ServiceManager(os.environ)))
 
     def _make_fleet(self, policies: Policies) -> FleetService | None:
         """Make the proxy's part in its fleet; it measures its work by the engine, which is made later and needs it."""
@@ -221,6 +205,31 @@ class Proxy:
             return PolicyService(self.engine.registry.policies, file, self.kept.store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
+
+    def _make_reloader(self) -> Reloader:
+        return Reloader(
+            self.config,
+            self._source.reread or self._source.read,
+            self._files.readers(),
+            self._prepare,
+            self.engine.counters,
+            on_files=self._files.on_read,
+            on_outcome=self._look_at_states,
+            measure=partial(self.engine.slices.measure, Work.FILES),
+        )
+
+    def _make_collector(self) -> SluiceCollector:
+        return SluiceCollector(
+            self.engine,
+            self.totals,
+            self.access,
+            self.intervals.settling,
+            self._files.expiries,
+            fleet=self.fleet,
+            policy_topic=self.policy_topic,
+            states=self.states,
+            room=self.kept.store.room,
+        )
 
     @property
     def is_unlimited(self) -> bool:

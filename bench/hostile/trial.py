@@ -206,6 +206,7 @@ class HostileStage:
         assert attacker.stdin is not None
         assert attacker.stdout is not None
         self._orders, self._counts = attacker.stdin, attacker.stdout
+        self.memory_at_start = self.memory()
 
     def pids(self) -> list[int]:
         """The process ids of Sluice, its parent included."""
