@@ -16,6 +16,7 @@ from typing import Final
 from protocol.commands import PING, PONG
 from protocol.flow import FLOW
 from protocol.frames import MESSAGE, SEND
+from protocol.pulsar_pb2 import BaseCommand
 from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
 from proxy.runtime import Tasks
@@ -35,6 +36,10 @@ from proxy.slices import Work
 
 SIGNS_OF_LIFE = frozenset({PING, PONG})
 _ENDINGS: Final = Work.ENDINGS
+_ABOUT_CONSUMERS = frozenset(
+    {BaseCommand.CONSUMER_STATS, BaseCommand.GET_LAST_MESSAGE_ID, BaseCommand.SEEK, BaseCommand.UNSUBSCRIBE}
+)
+"""Questions and requests about a consumer, which a broker that has closed it answers with an error."""
 
 
 class Forwarding:
@@ -232,6 +237,8 @@ class Forwarding:
         """Handle a client's command; a FLOW goes to the data path of messages, as it comes as often as they do."""
         if kind == FLOW:
             return self.to_client.ask(command, frame)
+        if self._leaving is not None and kind in _ABOUT_CONSUMERS and self._leaving.has_no_consumers:
+            return None
         return self._from_client.handle(kind, command, frame)
 
     def _on_broker_command(self, kind: int, command: bytes, frame: bytes) -> bytes | None:

@@ -3,10 +3,11 @@
     SETTLING ─ producers hold nothing, requests are answered ─▶ PRODUCERS ─ the broker has closed them ─▶
     CONSUMERS ─ the broker has closed them ─▶ GONE: the client's connection ends
 
-A client whose producer is closed opens it again on the same connection, as long as that is there. So all streams of a
-connection leave together, and the connection with them. Brokers answer the CLOSE of a producer after the receipts of
-all that it has published; what the client sends after that is dropped without a receipt, and the client sends it again
-elsewhere. Consumers leave last and at once: a question about one that is closed would get an error.
+A client whose stream is closed opens it again on the same connection, as long as that is there, and some do so at
+once. So all streams of a connection leave together, and the connection with them. Brokers answer the CLOSE of a
+producer after the receipts of all that it has published; what the client sends after that is dropped without a receipt,
+and the client sends it again elsewhere. From the moment at which consumers are closed at the broker, questions about
+them are dropped: they would get errors, and the client asks again where it goes on.
 
 Source: closeProducer of org.apache.pulsar.broker.service.ServerCnx, `connectionClosed` of ConnectionHandler.java
 """
@@ -23,7 +24,7 @@ REQUESTS_NS: Final = NANOS_PER_SECOND
 PRODUCERS_NS: Final = 5 * NANOS_PER_SECOND
 """Time for which a broker's last receipts are awaited."""
 CONSUMERS_NS: Final = NANOS_PER_SECOND // 20
-"""Time for which a broker's answers about consumers are awaited: clients reopen theirs after 100 ms."""
+"""Time for which a broker's answers about consumers are awaited, for which their clients get no messages."""
 
 
 class LeavingStage(Enum):
@@ -97,6 +98,11 @@ class Leaving:
         while not self._is_at_work and self._may_go_on():
             self._go_on()
 
+    @property
+    def has_no_consumers(self) -> bool:
+        """Whether consumers are being closed, or are closed, at the broker."""
+        return self.stage is LeavingStage.CONSUMERS or self.stage is LeavingStage.GONE
+
     def _may_go_on(self) -> bool:
         """Return whether the next stage may begin."""
         streams, waited = self._streams, self._clock() - self._since
@@ -116,14 +122,14 @@ class Leaving:
             self._work(streams.vacate("publish", self._answered), self._answered)
         elif self.stage is LeavingStage.PRODUCERS:
             self._enter(LeavingStage.CONSUMERS)
-            self._work(self._consumers(), self._answered)
+            self._work(streams.vacate("dispatch", self._answered), self._answered)
         else:
             self._enter(LeavingStage.GONE)
-            self._work(streams.dismiss("publish"), self._go)
+            self._work(self._dismissing(), self._go)
 
-    def _consumers(self) -> Iterator[None]:
-        yield from self._streams.vacate("dispatch", self._answered)
+    def _dismissing(self) -> Iterator[None]:
         yield from self._streams.dismiss("dispatch")
+        yield from self._streams.dismiss("publish")
 
     def _answered(self) -> None:
         self.look(is_late=False)

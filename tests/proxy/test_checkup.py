@@ -211,4 +211,4 @@ async def test_command_shows_findings_and_its_exit_code(make_admin: Any) -> None
 def test_options_of_streams_need_it() -> None:
     done = CliRunner().invoke(app, ["doctor", "--tenant", "acme"])
     assert done.exit_code == 2
-    assert "--streams: add it" in done.stderr
+    assert "add --streams" in done.stderr

@@ -12,7 +12,7 @@ from proxy.policies.keys import Principal
 from proxy.policies.store import Action
 from proxy.server import Server
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World, publisher
-from tests.proxy.wire import TOPIC, body, connect, lookup, name_of, send, sends, success
+from tests.proxy.wire import TOPIC, body, connect, connected, lookup, name_of, send, sends, success
 
 Make = Callable[..., World]
 TARGET = f"{BROKER[0]}:{BROKER[1]}"
@@ -201,6 +201,19 @@ def test_client_from_a_queue_of_the_left_port_is_let_in(draining: Draining) -> N
     assert queued.transport.is_eof_sent is False
     draining.advance(2, broker)
     assert queued.transport.is_eof_sent, "and leaves like the others"
+
+
+def test_client_from_a_queue_has_time_to_greet(draining: Draining) -> None:
+    _client, broker = publisher(draining.world)
+    draining.world.loop.run(draining.service.begin, DrainCause.REPLACED)
+    draining.advance(0.5, broker)
+    queued = draining.world.client()
+    draining.advance(0.8)
+    queued >> connect()
+    at_broker = draining.world.dialled()
+    at_broker << connect()
+    at_broker >> connected()
+    queued << connected()
 
 
 def test_clients_leave_in_their_time_however_many_connect(draining: Draining) -> None:

@@ -3,7 +3,10 @@
 import json
 import logging
 import os
+import re
+import shutil
 import signal
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -19,10 +22,13 @@ from loadgen.real.process import wait_until
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing, wait_for_more
+from tests.real.java_programs import java_program
+from tests.real.publishers import go_program
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import OPERATION_S, digest, digests, open_sender, quiet_client, read_all
 from tests.waiting import wait_for
 
+NEEDS_GO = pytest.mark.skipif(shutil.which("go") is None, reason="no Go client here: install Go")
 pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself does not drain")]
 
 TOPICS = [f"persistent://public/default/drain-{number}" for number in range(4)]
@@ -120,6 +126,83 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
         for topic, reader in zip(TOPICS[1:], readers, strict=True):
             sent = {mark for sender in senders if sender.name.startswith(topic[-7:]) for mark in sender.sent}
             assert wait_until(partial(reader.has, sent), 30), f"{reader.consumer.subscription_name()} lacks messages"
+
+
+_TROUBLE = re.compile(r"\b(WARN|ERROR|level=(?:warning|error))\b")
+_OF_UNLOADS = re.compile(r'msg="(Connection was closed|receive \d+ messages , all filtered)"')
+"""The Go client's warnings about producers that are closed, and about messages that it has acknowledged and gets once
+more, as it says them when the broker itself unloads a topic."""
+CLIENTS, PAUSE_MS = 4, 20
+"""Of each program, and between two messages of a client."""
+
+
+class Program:
+    """A program of `MovedClients.java` or `moved/main.go`, which publishes and consumes until it is ended.
+
+    Args:
+        command: The program and its arguments.
+        output: A file for what it prints.
+    """
+
+    def __init__(self, command: list[str], output: Path) -> None:
+        self._output = output
+        with output.open("w") as out:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True)
+
+    def wait_ready(self) -> None:
+        wait_for(lambda: "ready" in self.printed(), told=self.printed)
+
+    def printed(self) -> str:
+        return self._output.read_text()
+
+    def end(self) -> dict[str, int]:
+        """Let it publish no more, and return its counts."""
+        self._process.communicate("\n", timeout=120)
+        assert self._process.returncode == 0, self.printed()
+        words = self.printed().splitlines()[-1].split()
+        return {name: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
+
+    def kill(self) -> None:
+        with self._process:
+            self._process.kill()
+
+
+@contextmanager
+def moved_clients(client: str, url: str, folder: Path) -> Iterator[Program]:
+    command = [str(go_program("moved"))] if client == "go" else java_program("MovedClients", "-Dlog4j2.level=WARN")
+    topics = f"persistent://public/default/moved-{client}-"
+    program = Program([*command, url, topics, str(CLIENTS), str(PAUSE_MS)], folder / f"{client}.txt")
+    try:
+        program.wait_ready()
+        yield program
+    finally:
+        program.kill()
+
+
+@pytest.mark.parametrize("language", ["java", pytest.param("go", marks=NEEDS_GO)])
+def test_clients_of_other_languages_notice_no_drain(
+    real_broker: StandaloneBroker, tmp_path: Path, language: str
+) -> None:
+    with two_proxies(tmp_path, real_broker) as (first, second):
+        addresses = [each.service_url.removeprefix("pulsar://") for each in (first, second)]
+        if (
+            language == "go"
+        ):  # of an even number of addresses, each of its streams uses every second one (docs/clients.md)
+            addresses += addresses[1:]
+        with moved_clients(language, f"pulsar://{','.join(addresses)}", tmp_path) as program:
+            busy, other = sorted((first, second), key=stream_count, reverse=True)
+            assert stream_count(busy)
+            log = drain(busy)
+            printed = program.printed()
+            wait_for(lambda: stream_count(other) == 2 * CLIENTS)
+            found = program.end()
+    assert '"outcome": "moved"' in log, log
+    troubles = [line for line in printed.splitlines() if _TROUBLE.search(line)]
+    assert [line for line in troubles if not _OF_UNLOADS.search(line)] == []
+    assert found["sent"] > CLIENTS
+    assert {name: found[name] for name in ("failed", "lacking", "disordered")} == dict.fromkeys(
+        ("failed", "lacking", "disordered"), 0
+    ), found
 
 
 LIMIT, BURST, RESTARTS = 40, 4, 2

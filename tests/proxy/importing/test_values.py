@@ -20,7 +20,7 @@ def test_what_is_no_whole_number_is_refused_with_the_remedy(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["-2", "-500"])
 def test_only_one_negative_number_means_something(text: str) -> None:
-    with pytest.raises(ValueError, match="-1 .no limit. is the only negative number allowed"):
+    with pytest.raises(ValueError, match=r"-1 \(no limit\) is the only negative number allowed"):
         read_number(text, INT_MOST)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from accesslog.record import ConnectionLine
 from protocol.commands import encode
-from protocol.pulsar_pb2 import CommandCloseConsumer, CommandCloseProducer
+from protocol.pulsar_pb2 import CommandCloseConsumer, CommandCloseProducer, CommandGetLastMessageId
 from proxy.session.leaving import CONSUMERS_NS, PRODUCERS_NS, REQUESTS_NS
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World, consumer, publisher
 from tests.proxy.wire import (
@@ -22,6 +22,7 @@ from tests.proxy.wire import (
     producer,
     producer_success,
     receipt,
+    seek,
     send,
     sends,
     subscribe,
@@ -30,6 +31,7 @@ from tests.proxy.wire import (
 
 Make = Callable[..., World]
 TARGET = f"{BROKER[0]}:{BROKER[1]}"
+LAST_MESSAGE = encode(CommandGetLastMessageId(consumer_id=7, request_id=3))
 
 
 def closed_producer(producer_id: int = 1) -> bytes:
@@ -166,11 +168,32 @@ def test_entry_under_way_is_passed_whole(world: World) -> None:
 def test_consumer_that_leaves_gets_no_more_messages(world: World) -> None:
     client, broker = consumer(world, permits=10)
     leave(world)
-    client << closed_consumer()
     broker >> messages(2)
     client << NOTHING
     assert answer_closes(broker) == ["CLOSE_CONSUMER"]
+    client << closed_consumer()
     assert client.transport.is_eof_sent
+
+
+def test_consumer_is_told_when_its_connection_ends(world: World) -> None:
+    """A client that opens it again at once would else do so on this connection."""
+    client, broker = consumer(world)
+    leave(world)
+    client << NOTHING
+    assert not client.transport.is_eof_sent
+    answer_closes(broker)
+    client << closed_consumer()
+    assert client.transport.is_eof_sent
+
+
+@pytest.mark.parametrize("question", [LAST_MESSAGE, seek()], ids=["last message", "seek"])
+def test_question_about_a_consumer_that_has_left_is_dropped(world: World, question: bytes) -> None:
+    """The broker would answer with an error, which the client would tell its user."""
+    client, broker = consumer(world)
+    leave(world)
+    client >> question
+    assert answer_closes(broker) == ["CLOSE_CONSUMER"]
+    client << closed_consumer()
 
 
 def test_held_deliveries_are_left_to_the_broker(make_world: Make) -> None:
@@ -179,18 +202,19 @@ def test_held_deliveries_are_left_to_the_broker(make_world: Make) -> None:
     broker >> messages(3)
     client << message(0)
     leave(world)
-    client << closed_consumer()
     world.advance(5)
     client << NOTHING
+    leave(world)
+    client << closed_consumer()
 
 
 def test_consumers_leave_after_producers(world: World) -> None:
     client, broker = publisher(world, subscribe())
     leave(world)
     assert answer_closes(broker) == ["CLOSE_PRODUCER"]
-    client << closed_consumer()
+    client << NOTHING
     assert answer_closes(broker) == ["CLOSE_CONSUMER"]
-    client << closed_producer()
+    client << [closed_consumer(), closed_producer()]
 
 
 def test_broker_that_answers_no_close_is_not_awaited(world: World) -> None:
@@ -198,10 +222,10 @@ def test_broker_that_answers_no_close_is_not_awaited(world: World) -> None:
     leave(world)
     world.advance(PRODUCERS_NS / 1e9)
     leave(world)
-    client << closed_consumer()
+    client << NOTHING
     world.advance(CONSUMERS_NS / 1e9)
     leave(world)
-    client << closed_producer()
+    client << [closed_consumer(), closed_producer()]
 
 
 def test_open_request_is_awaited(world: World) -> None:
