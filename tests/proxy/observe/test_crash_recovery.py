@@ -114,7 +114,7 @@ def test_what_is_no_file_is_passed_over_and_told(tmp_path: Path, name: str, make
         losses = recover(tmp_path, PROXY)
     assert os.path.lexists(odd)
     assert odd.name == name
-    assert {str(odd)} == {log["file"] for log in logs if "passed over" in log["event"]}
+    assert {str(odd)} == {log["file"] for log in logs if "skipped" in log["event"]}
     assert (tmp_path / closed_name(1)).read_bytes() == line(7)
     assert [loss.of_boot for loss in losses] == [OTHER]
 
