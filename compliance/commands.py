@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from accesslog.file_names import PATTERNS
 from compliance.log_folder import is_url, on_this_machine
 
 
@@ -35,7 +36,7 @@ def report(  # noqa: PLR0913 - one for each option
         typer.Option(
             parser=_folder,
             metavar="<path>",
-            help="Folder of the closed access-log files (*.jsonl.zst, *.jsonl), of several proxies together.",
+            help=f"Folder of the closed access-log files ({', '.join(PATTERNS)}), of several proxies together.",
             show_default=False,
         ),
     ] = None,
@@ -94,7 +95,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     *,
     access_log: Annotated[
         str,
-        typer.Option(help="Folder (or URI) of the proxy's closed files (*.jsonl.zst, *.jsonl); for --source files."),
+        typer.Option(help=f"Folder (or URI) of the proxy's closed files ({', '.join(PATTERNS)}); for --source files."),
     ] = "",
     follow: Annotated[
         bool,

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from accesslog.file_names import PATTERNS
 from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
@@ -107,7 +108,7 @@ class Origin:
     """The source of a report: either an access log, or the tables of a job.
 
     Args:
-        access_log: Folder of closed `*.jsonl.zst` and `*.jsonl` files.
+        access_log: Folder of the log's closed files.
         tables: `--out` of `sluice compliance run`: a folder, or a URI.
     """
 
@@ -223,7 +224,7 @@ def closed_files(access_log: Path) -> list[Path]:
         raise ReportError(f"--access-log {access_log}: cannot be read: {error.strerror}") from error
     if not content.closed:
         why = f"passed over: {words}" if (words := content.words()) else "the proxy closes them by age or size"
-        raise ReportError(f"--access-log {access_log}: no closed *.jsonl.zst or *.jsonl file in it; {why}")
+        raise ReportError(f"--access-log {access_log}: no closed {' or '.join(PATTERNS)} file in it; {why}")
     return content.closed
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from accesslog.file_names import READABLE_SUFFIXES, UNREADABLE_SUFFIXES
+
 # As Hadoop writes them: nothing in them is escaped, and one slash will do.
 _FILE_URL = re.compile(r"file:(?:/|///+|//localhost/+)(?!/)(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -37,25 +39,23 @@ HIDDEN = "names that begin with . or _"
 ODD = "names that Hadoop cannot take"
 LINK = "symbolic links"
 SPECIAL = "devices, pipes and sockets"
-PACKED = "packed files"
+OTHER_COMPRESSION = "packed files"
 FOLDER = "subfolders with log files"
 REMEDIES: Mapping[str, str] = {
     HIDDEN: "rename them",
     ODD: "rename them, without any of : * ? [ ] { } \\ and without line ends, in UTF-8",
     LINK: "put the files themselves there",
     SPECIAL: "move them out of the folder",
-    PACKED: "unpack them",
+    OTHER_COMPRESSION: "unpack them",
     FOLDER: "read each with an --out of its own",
 }
 """Each kind of file that is passed over, and its remedy."""
-UNREAD = (HIDDEN, ODD, LINK, PACKED)
+UNREAD = (HIDDEN, ODD, LINK, OTHER_COMPRESSION)
 """Kinds of passed-over files that may hold lines of the log. With such a file nothing is confirmed."""
 MOST_NAMED = 3
 MOST_FOLDERS = 100
 """The number of subfolders that are looked into."""
-_CLOSED = (".jsonl", ".jsonl.zst")
 _PATTERN = set(":*?[]{}\\")
-_PACKED = tuple(f".jsonl.{packing}" for packing in ("gz", "bz2", "xz", "lz4", "snappy", "zip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ def look_into(folder: Path) -> LogFolder:
                     passed_over[FOLDER].append(entry.name)
             elif why := _why_not(entry):
                 passed_over[why].append(entry.name)
-            elif entry.name.endswith(_CLOSED):
+            elif entry.name.endswith(READABLE_SUFFIXES):
                 closed.append(Path(entry.path))
     return LogFolder(sorted(closed), {what: sorted(names) for what, names in passed_over.items() if names})
 
 
 def is_closed(name: str) -> bool:
     """Return whether a name is that of a file that is read."""
-    return name.endswith(_CLOSED) and not is_hidden(name) and not is_odd(name)
+    return name.endswith(READABLE_SUFFIXES) and not is_hidden(name) and not is_odd(name)
 
 
 def is_hidden(name: str) -> bool:
@@ -118,9 +118,9 @@ def is_hidden(name: str) -> bool:
 
 
 def _why_not(entry: os.DirEntry[str]) -> str | None:
-    if entry.name.endswith(_PACKED):
-        return PACKED
-    if not entry.name.endswith(_CLOSED):
+    if entry.name.endswith(UNREADABLE_SUFFIXES):
+        return OTHER_COMPRESSION
+    if not entry.name.endswith(READABLE_SUFFIXES):
         return None
     if is_hidden(entry.name):
         return HIDDEN
@@ -146,7 +146,7 @@ def _has_log(folder: Path) -> bool:
         return False
     try:
         with os.scandir(folder) as entries:
-            return any(entry.name.endswith(_CLOSED) for entry in entries)
+            return any(entry.name.endswith(READABLE_SUFFIXES) for entry in entries)
     except OSError:
         return False
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from accesslog.file_names import SUFFIXES, Compression, compression_of
 from compliance import storage
 from compliance.line_reader import MALFORMED, ROWS, LineBlock, LineReader
 from compliance.stream.ledger import DayFacts, FileFacts, facts_of
@@ -29,8 +30,6 @@ BLOCK_BYTES = 4 * 2**20
 """Bytes of lines that are read at once."""
 ROWS_AT_ONCE = 128 * 1024
 """Rows that are kept before they are written, about a kilobyte each."""
-PACKED = ".zst"
-CLOSED = ".jsonl"
 NO_DAY = "1970-01-01"
 """The day of the malformed lines of a file without a record."""
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._=-]")
@@ -87,7 +86,7 @@ TABLES = ("rows", "malformed", "copies", MINUTES_OF_FILES)
 
 def name_of(file: str) -> str:
     """Return the name of a log file's Parquet files: its own, in signs that Spark takes for letters."""
-    stem = file.removesuffix(PACKED).removesuffix(CLOSED)
+    stem = file.removesuffix(SUFFIXES[compression_of(file)])
     safe = _UNSAFE.sub(lambda found: b"~%02x" % found[0][0], stem.encode(errors="surrogateescape")).decode()
     if len(safe) <= _LONGEST_NAME:
         return safe
@@ -109,8 +108,8 @@ def read_log_file(place: str, out: str) -> FileFacts:
 
 
 def log_blocks(place: str, file: str, reader: LineReader) -> Iterator[LineBlock]:
-    """Yield the lines of a closed file, plain or packed; a packed file that is cut off or damaged ends there."""
-    number, parts = 1, _Parts(place, is_packed=file.endswith(PACKED))
+    """Yield the lines of a closed file; a compressed file that is cut off or damaged ends there."""
+    number, parts = 1, _Parts(place, compression_of(file))
     for data in _whole_lines(parts):
         block = reader.read(data, number)
         number += block.rows.num_rows + block.malformed.num_rows
@@ -120,27 +119,27 @@ def log_blocks(place: str, file: str, reader: LineReader) -> Iterator[LineBlock]
 
 
 class _Parts:
-    """The content of a file in parts; `damage` says, at the end, why a packed file has no more."""
+    """The content of a file in parts; `damage` says, at the end, why a compressed file has no more."""
 
-    def __init__(self, place: str, *, is_packed: bool) -> None:
+    def __init__(self, place: str, compression: Compression) -> None:
         self.damage = ""
         self._place = place
-        self._is_packed = is_packed
+        self._compression = compression
 
     def __iter__(self) -> Iterator[bytes]:
-        if not self._is_packed:
+        if self._compression == "none":
             with storage.opened(self._place) as stream:
                 yield from iter(partial(stream.read, BLOCK_BYTES), b"")
             return
         done, gathered = 0, bytearray()
         # A read that comes to the damage gives nothing: smaller reads follow, at last of a byte, for what precedes it.
         for size in (BLOCK_BYTES, 2**16, 2**11, 2**6, 1):
-            with storage.opened(self._place) as stream, pa.CompressedInputStream(stream, "zstd") as unpacked:
+            with storage.opened(self._place) as stream, pa.CompressedInputStream(stream, self._compression) as lines:
                 left = done
                 while left:
-                    left -= len(unpacked.read(min(left, BLOCK_BYTES)))
+                    left -= len(lines.read(min(left, BLOCK_BYTES)))
                 try:
-                    while part := unpacked.read(size):
+                    while part := lines.read(size):
                         done += len(part)
                         gathered += part
                         if len(gathered) >= BLOCK_BYTES:

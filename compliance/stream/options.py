@@ -20,7 +20,7 @@ class Source:
 
     Args:
         kind: One of `SOURCES`.
-        folder: The folder of closed `*.jsonl.zst` and `*.jsonl` files; only for `files`.
+        folder: The folder of the log's closed files; only for `files`.
         options: Options that go to the connector unchanged; only for the other kinds.
     """
 

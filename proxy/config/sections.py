@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from pydantic import AfterValidator, Field, PrivateAttr, create_model, field_validator, model_validator
 
+from accesslog.file_names import SUFFIXES, Compression
 from limiter.levels import SHAREABLE
 from limiter.permits import DispatchRules
 from limiter.token_bucket import NANOS_PER_SECOND
@@ -47,8 +48,10 @@ class AccessLogSettings(ConfigSection):
         description="time between the lines of a stream or limit while nothing is held and no limit is reached; "
         "not above `interval`: each interval has its line",
     )
-    compression: Literal["zstd", "none"] = Field(
-        "zstd", description="form of the files: `zstd` (`.jsonl.zst`, a thirtieth of the size), or `none` (`.jsonl`)"
+    compression: Compression = Field(
+        "zstd",
+        description=f"form of the files: `zstd` (`{SUFFIXES['zstd']}`, a thirtieth of the size), or `none` "
+        f"(`{SUFFIXES['none']}`)",
     )
     rotate_size: Size = Field(
         64 * 1024**2, gt=0, description="bytes of lines, before compression, after which a file is closed"

@@ -28,12 +28,12 @@ from typing import BinaryIO, Final
 
 import msgspec
 import structlog
-from backports.zstd import ZstdError
 
+from accesslog.file_names import Compression
 from proxy.degraded import Degraded
 from proxy.files import open_regular
 from proxy.observe.log_writer import (
-    Compression,
+    DamagedLogError,
     LineBatch,
     LineRun,
     LogFile,
@@ -237,8 +237,8 @@ def _close(unfinished: Path, closed: Path, compression: Compression) -> int | No
         if file is None:
             return None
         size = os.fstat(file.fileno()).st_size
-        if compression == "zstd" and size:
-            size = _mended(file, unfinished)
+        if compression != "none" and size:
+            size = _mended(file, unfinished, compression)
         if size == 0:
             unfinished.unlink()
             return None
@@ -248,21 +248,21 @@ def _close(unfinished: Path, closed: Path, compression: Compression) -> int | No
         return size
 
 
-def _mended(file: BinaryIO, unfinished: Path) -> int:
+def _mended(file: BinaryIO, unfinished: Path, compression: Compression) -> int:
     """Write a compressed file again if its frame has no end; return its size, 0 without a whole line."""
     pieces: list[bytes] = []
     try:
-        deque(lines_of(file, "zstd"), 0)
-    except (EOFError, ZstdError):
+        deque(lines_of(file, compression), 0)
+    except DamagedLogError:
         file.seek(0)
     else:
         return os.fstat(file.fileno()).st_size
-    with suppress(EOFError, ZstdError):
-        pieces.extend(lines_of(file, "zstd", together=1))
+    with suppress(DamagedLogError):
+        pieces.extend(lines_of(file, compression, together=1))
     lines, _, _ = b"".join(pieces).rpartition(b"\n")
     if not lines:
         return 0
-    mended = LogFile(unfinished.with_suffix(".mended"), unfinished, "close", "zstd")
+    mended = LogFile(unfinished.with_suffix(".mended"), unfinished, "close", compression)
     try:
         _, error = mended.append(lines + b"\n", LineRun(1, 0, 0, 0, 0), ())
         mended.close()
@@ -315,7 +315,7 @@ def _loss(own: OwnFiles, boot_id: str) -> Loss:
 def _tail(path: Path, compression: Compression) -> _Tail | None:
     """Return the last whole line of a file."""
     tail = b""
-    with _opened(path) as file, suppress(EOFError, ZstdError):
+    with _opened(path) as file, suppress(DamagedLogError):
         if compression == "none":
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
         for piece in lines_of(file, compression):

@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
@@ -25,11 +26,10 @@ from typing import BinaryIO, Literal, NamedTuple
 import structlog
 from backports.zstd import CompressionParameter, ZstdCompressor, ZstdDecompressor, ZstdError
 
+from accesslog.file_names import READABLE_SUFFIXES, SUFFIXES, Compression, compression_of
 from proxy.files import check_regular, open_regular
 
 _BOOT = r"\d{8}T\d{6}-[0-9a-f]{8}"
-Compression = Literal["zstd", "none"]
-_SUFFIXES: dict[Compression, str] = {"zstd": ".jsonl.zst", "none": ".jsonl"}
 
 
 class LogName(NamedTuple):
@@ -37,11 +37,11 @@ class LogName(NamedTuple):
 
     boot_id: str
     number: int
-    compression: Compression = "none"
+    compression: Compression
 
     def closed(self, proxy_id: str) -> str:
         """Return the file's name when it is whole."""
-        return f"{proxy_id}-{self.boot_id}-{self.number:06d}{_SUFFIXES[self.compression]}"
+        return f"{proxy_id}-{self.boot_id}-{self.number:06d}{SUFFIXES[self.compression]}"
 
     def unfinished(self, proxy_id: str) -> str:
         """Return the file's name while it is written."""
@@ -67,8 +67,9 @@ class OwnFiles:
     def __init__(self, folder: Path, proxy_id: str) -> None:
         self._folder = folder
         own = re.escape(proxy_id)
-        self._closed = re.compile(rf"{own}-({_BOOT})-(\d{{6,}})\.jsonl(\.zst)?")
-        self._unfinished = re.compile(rf"\.{own}-({_BOOT})-(\d{{6,}})\.jsonl(\.zst)?\.open")
+        name = rf"{own}-({_BOOT})-(\d{{6,}})({'|'.join(map(re.escape, READABLE_SUFFIXES))})"
+        self._closed = re.compile(name)
+        self._unfinished = re.compile(rf"\.{name}\.open")
         self._alive = re.compile(rf"\.{own}-({_BOOT})\.alive")
 
     def closed(self) -> list[tuple[LogName, Path]]:
@@ -85,7 +86,7 @@ class OwnFiles:
 
     def _found(self, pattern: re.Pattern[str]) -> list[tuple[LogName, Path]]:
         return sorted(
-            (LogName(match[1], int(match[2]), "zstd" if match[3] else "none"), path)
+            (LogName(match[1], int(match[2]), compression_of(match[3])), path)
             for match, path in self._matching(pattern)
         )
 
@@ -241,7 +242,7 @@ class LogFile:
         OSError: If the file cannot be made.
     """
 
-    def __init__(self, unfinished: Path, closed: Path, sync: Sync, compression: Compression = "none") -> None:
+    def __init__(self, unfinished: Path, closed: Path, sync: Sync, compression: Compression) -> None:
         self.path = closed
         self.size = 0
         self.lines: LineRun | None = None
@@ -354,6 +355,10 @@ class LogFile:
         return done, OSError(errno.ENOSPC, "the disk takes no more") if rest else None
 
 
+class DamagedLogError(Exception):
+    """A compressed file is cut off, or a part of it is no frame."""
+
+
 def lines_of(file: BinaryIO, compression: Compression, together: int = 1 << 16) -> Iterator[bytes]:
     """Yield pieces of the lines in a file of the log, as far as they can be read.
 
@@ -364,18 +369,24 @@ def lines_of(file: BinaryIO, compression: Compression, together: int = 1 << 16) 
 
     Raises:
         OSError: If the file cannot be read.
-        EOFError: If the frame has no end.
-        ZstdError: If a part is no frame.
+        DamagedLogError: At the place from which nothing can be read.
     """
-    decompressor = ZstdDecompressor() if compression == "zstd" else None
-    while chunk := file.read(together):
-        yield chunk if decompressor is None else decompressor.decompress(chunk)
-        if decompressor is not None and decompressor.eof:
+    chunks = iter(partial(file.read, together), b"")
+    if compression == "none":
+        yield from chunks
+        return
+    decompressor = ZstdDecompressor()
+    for chunk in chunks:
+        try:
+            piece = decompressor.decompress(chunk)
+        except ZstdError as error:
+            raise DamagedLogError(str(error)) from None
+        yield piece
+        if decompressor.eof:
             if decompressor.unused_data:
-                raise ZstdError("bytes after the end of the frame")
+                raise DamagedLogError("bytes after the end of the frame")
             return
-    if decompressor is not None:
-        raise EOFError("the frame has no end")
+    raise DamagedLogError("the frame has no end")
 
 
 def _sync_folder(folder: Path) -> None:
@@ -563,9 +574,9 @@ class Rotation:
 
     size: int
     age_s: float
-    sync: Sync = "never"
-    keep: Keep = KEEP_ALL
-    compression: Compression = "none"
+    sync: Sync
+    keep: Keep
+    compression: Compression
 
 
 class LineBatch(NamedTuple):

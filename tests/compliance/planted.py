@@ -12,6 +12,7 @@ import msgspec
 from backports import zstd
 from pyspark.sql import functions as F
 
+from accesslog.file_names import compression_of
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, LossLine, RejectLine, ShareLine
 from compliance.schema import row_schema
 
@@ -163,7 +164,7 @@ def write_file(folder: Path, name: str, lines):
     """Write a file of the log; it is compressed if its name says so."""
     folder.mkdir(parents=True, exist_ok=True)
     content = b"".join(line + b"\n" for line in lines)
-    (folder / name).write_bytes(zstd.compress(content) if name.endswith(".zst") else content)
+    (folder / name).write_bytes(zstd.compress(content) if compression_of(name) == "zstd" else content)
 
 
 def exact_log(seconds=30, rate=100, **names):

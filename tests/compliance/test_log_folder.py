@@ -6,7 +6,7 @@ from compliance.log_folder import (
     LINK,
     MOST_FOLDERS,
     ODD,
-    PACKED,
+    OTHER_COMPRESSION,
     SPECIAL,
     is_hidden,
     is_odd,
@@ -35,7 +35,7 @@ def test_what_spark_passes_over_is_told_with_the_remedy(tmp_path):
     assert [file.name for file in found.closed] == ["a.jsonl", "b.jsonl.zst"]
     assert found.passed_over == {
         HIDDEN: [".q-1.jsonl", "_p-1.jsonl"],
-        PACKED: ["c.jsonl.gz"],
+        OTHER_COMPRESSION: ["c.jsonl.gz"],
         FOLDER: ["d.jsonl", "old"],
         LINK: ["good-link.jsonl", "link.jsonl"],
     }

@@ -7,19 +7,19 @@ from io import FileIO
 from pathlib import Path
 
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_writer import LogName, LogWriter, Losses, Notices, Rotation
+from proxy.observe.log_writer import KEEP_ALL, LogName, LogWriter, Losses, Notices, Rotation
 from tests.waiting import PATIENCE_S, wait_for
 
 PROXY, BOOT = "east", "20261121T112900-0a1b2c3d"
-LONG = Rotation(size=10**9, age_s=3600)
+LONG = Rotation(size=10**9, age_s=3600, sync="never", keep=KEEP_ALL, compression="none")
 
 
 def closed_name(number: int, boot_id: str = BOOT) -> str:
-    return LogName(boot_id, number).closed(PROXY)
+    return LogName(boot_id, number, "none").closed(PROXY)
 
 
 def open_name(number: int, boot_id: str = BOOT) -> str:
-    return LogName(boot_id, number).unfinished(PROXY)
+    return LogName(boot_id, number, "none").unfinished(PROXY)
 
 
 class Disk:

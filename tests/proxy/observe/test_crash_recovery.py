@@ -23,10 +23,10 @@ _WRITER = """
 import sys, time
 from pathlib import Path
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_writer import LogWriter, Notices, Rotation
-from proxy.observe.log_writer import Losses
+from proxy.observe.log_writer import KEEP_ALL, LogWriter, Losses, Notices, Rotation
 boot, told = "20261121T112900-0a1b2c3d", Notices(lambda *_: None, lambda *_: None)
-files = LogFiles(LogWriter(Path(sys.argv[1]), ("east", boot), Rotation(10**9, 3600), Losses(boot), told), 10**6)
+rotation = Rotation(10**9, 3600, "never", KEEP_ALL, "none")
+files = LogFiles(LogWriter(Path(sys.argv[1]), ("east", boot), rotation, Losses(boot), told), 10**6)
 files.write(b"one\\n", 0, 1)
 print("written", flush=True)
 time.sleep(600)
@@ -122,7 +122,7 @@ def test_what_is_no_file_is_passed_over_and_told(tmp_path: Path, name: str, make
 def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
     secret = link_to_secret(tmp_path / open_name(0)).resolve()
     with pytest.raises(OSError, match="it is a link"):
-        LogFile(tmp_path / open_name(0), tmp_path / closed_name(0), "never")
+        LogFile(tmp_path / open_name(0), tmp_path / closed_name(0), "never", "none")
     assert secret.read_bytes() == b"secret\n"
 
 

@@ -3,6 +3,7 @@
 import errno
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,14 +61,14 @@ def test_without_a_line_there_is_no_file(make_disk: Make) -> None:
 
 
 def test_a_file_that_would_become_too_old_at_rest_is_closed_at_once(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=10**9, age_s=3600))
+    disk = make_disk()
     disk.write(b"one\n")
     disk.files.rest(3600)
     disk.wait_for(lambda: disk.closed() == {closed_name(0): b"one\n"})
 
 
 def test_one_that_stays_young_enough_is_not(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=10**9, age_s=3600))
+    disk = make_disk()
     disk.write(b"one\n")
     disk.files.rest(30)
     disk.wait_for_content(0)
@@ -77,7 +78,7 @@ def test_one_that_stays_young_enough_is_not(make_disk: Make) -> None:
 
 
 def test_a_file_is_closed_at_its_size_and_lines_stay_whole(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=10, age_s=3600))
+    disk = make_disk(replace(LONG, size=10))
     for number in range(5):
         disk.write(b"line %d\n" % number)
     assert disk.files.close(10)
@@ -89,7 +90,7 @@ def test_a_file_is_closed_at_its_size_and_lines_stay_whole(make_disk: Make) -> N
 
 
 def test_a_file_is_closed_at_its_age_though_nothing_more_is_written(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=10**9, age_s=0.02))
+    disk = make_disk(replace(LONG, age_s=0.02))
     disk.write(b"one\n")
     disk.wait_for(lambda: disk.closed() == {closed_name(0): b"one\n"})
     disk.write(b"two\n")
@@ -199,7 +200,7 @@ def test_a_file_that_cannot_get_its_name_now_gets_it_later(make_disk: Make, monk
     def refuse(_path: Path, _target: Path) -> Path:
         raise PermissionError(errno.EACCES, "not now")
 
-    disk = make_disk(Rotation(size=1, age_s=3600))
+    disk = make_disk(replace(LONG, size=1))
     monkeypatch.setattr(Path, "rename", refuse)
     disk.write(b"one\n")
     assert disk.wait_for_told(1) == ["disk begins"]
@@ -226,7 +227,7 @@ def test_closing_gives_up_on_a_disk_that_hangs(make_disk: Make, monkeypatch: pyt
 
 
 def test_old_files_are_deleted_when_there_are_too_many_bytes_and_told(make_disk: Make) -> None:
-    disk = make_disk(Rotation(size=4, age_s=3600, keep=Keep(size=10)))
+    disk = make_disk(replace(LONG, size=4, keep=Keep(size=10)))
     for _ in range(5):
         disk.write(b"1234\n")
     assert disk.files.close(10)

@@ -13,12 +13,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from accesslog.file_names import SUFFIXES
 from accesslog.record import AnyLine, HeartbeatLine, LossLine
 from proxy.observe import log_writer
 from proxy.observe.log_files import LogFiles, recover
 from proxy.observe.log_lines import LineSpan, LogLines, Writer
 from proxy.observe.log_writer import (
-    Compression,
     LineBatch,
     LineRun,
     LogName,
@@ -26,15 +26,13 @@ from proxy.observe.log_writer import (
     Loss,
     Losses,
     Notices,
-    Rotation,
 )
 from tests.access_log_files import content_of
 from tests.examples import examples
-from tests.proxy.observe.log_disk import PROXY, FussyFile
+from tests.proxy.observe.log_disk import LONG, PROXY, FussyFile
 
 SPAN = LineSpan(1_700_000_000_000_000_000, 1_700_000_001_000_000_000, 1_000_000_000, 9_000_000_000)
-ROTATION = Rotation(size=600, age_s=3600)
-COMPRESSIONS: tuple[Compression, ...] = ("zstd", "none")
+COMPRESSIONS = tuple(SUFFIXES)
 QUEUE = 1000
 
 
@@ -82,7 +80,7 @@ class Run:
         self.boot_id = f"20261121T112900-{number:08x}"
         losses = Losses(self.boot_id, recover(folder, PROXY) if folder.exists() else [])
         notices = Notices(lambda _trouble, _error: None, lambda _files, _size: None)
-        rotation = replace(ROTATION, compression=COMPRESSIONS[number % 2])
+        rotation = replace(LONG, size=600, compression=COMPRESSIONS[number % 2])
         self.files = Direct(LogWriter(folder, (PROXY, self.boot_id), rotation, losses, notices))
         self.lines = LogLines(Writer(PROXY, self.boot_id), cast("LogFiles", self.files))
         self.was_killed = False

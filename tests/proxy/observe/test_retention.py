@@ -13,7 +13,7 @@ BOOT = "20261121T112900-0a1b2c3d"
 
 
 def closed(folder, number, age_s=0.0, proxy_id="east"):
-    path = folder / LogName(BOOT, number).closed(proxy_id)
+    path = folder / LogName(BOOT, number, "none").closed(proxy_id)
     path.write_bytes(b"x" * 10)
     os.utime(path, (time.time() - age_s,) * 2)
     return path
@@ -49,7 +49,7 @@ def test_the_old_ones_go_with_what_an_earlier_run_left(tmp_path):
 
 def test_other_files_are_never_touched(tmp_path):
     others = [closed(tmp_path, 0, 1e8, "west"), closed(tmp_path, 0, 1e8, "east-2"), tmp_path / "notes.jsonl"]
-    others += [tmp_path / LogName(BOOT, 9).unfinished("east"), tmp_path / "east-mine.jsonl"]
+    others += [tmp_path / LogName(BOOT, 9, "none").unfinished("east"), tmp_path / "east-mine.jsonl"]
     for other in others[2:]:
         other.write_bytes(b"x" * 1000)
     closed(tmp_path, 0, age_s=1e8)
@@ -61,9 +61,9 @@ def test_one_that_somebody_else_deleted_is_gone_all_the_same(tmp_path):
     retention = Retention(Keep(size=10), lambda *_: None)
     for number in range(3):
         retention.add(closed(tmp_path, number))
-    (tmp_path / LogName(BOOT, 0).closed("east")).unlink()
+    (tmp_path / LogName(BOOT, 0, "none").closed("east")).unlink()
     retention.prune()
-    assert [path.name for path in tmp_path.iterdir()] == [LogName(BOOT, 2).closed("east")]
+    assert [path.name for path in tmp_path.iterdir()] == [LogName(BOOT, 2, "none").closed("east")]
 
 
 def test_one_that_cannot_be_deleted_stays_the_next_to_be(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def refusing(path, **_):
 
 @pytest.mark.parametrize("make", [fifo, folder, link_to_fifo, broken_link])
 def test_what_is_no_file_is_passed_over_and_told_and_neither_deleted_nor_in_the_way(tmp_path, make):
-    odd = make(tmp_path / LogName(BOOT, 0).closed("east"))
+    odd = make(tmp_path / LogName(BOOT, 0, "none").closed("east"))
     for number in (1, 2):
         closed(tmp_path, number)
     with capture_logs() as logs:
