@@ -170,14 +170,15 @@ def compared(
     return Comparison(lost, len(arrivals) - len(first), disordered, longest)
 
 
-class _Lines(logging.Handler):
-    """The lines of all clients' logs above INFO."""
+class ClientLog(logging.Logger):
+    """A logger that keeps the lines of clients above INFO."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__("client", logging.WARNING)
         self.lines: list[str] = []
 
-    def emit(self, record: logging.LogRecord) -> None:
+    def handle(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
         self.lines.append(record.getMessage())
 
 
@@ -195,7 +196,7 @@ class StreamCrowd:
         turns = [[*addresses[turn:], *addresses[:turn]] for turn in range(len(addresses))]
         self._urls = [f"pulsar://{','.join(turn)}" for turn in turns]
         self._topics = [f"persistent://public/default/{prefix}-{number}" for number in range(size.topics)]
-        self._lines = _Lines()
+        self._log = ClientLog()
         self._open = ExitStack()
         self._ended = threading.Event()
         self.producers: list[CrowdProducer] = []
@@ -203,12 +204,10 @@ class StreamCrowd:
         self._late: list[tuple[float, float]] = []
 
     def __enter__(self) -> Self:
-        logger = logging.Logger("client", logging.WARNING)  # noqa: LOG001 - of these clients alone
-        logger.addHandler(self._lines)
         size = self.size
         with self._open:
             urls = islice(cycle(self._urls), size.connections)
-            clients = [pulsar.Client(url, logger=logger) for url in urls]
+            clients = [pulsar.Client(url, logger=self._log) for url in urls]
             for client in clients:
                 self._open.callback(client.close)
             try:
@@ -255,13 +254,13 @@ class StreamCrowd:
             "lost": sum(each.lost for each in received),
             "twice": sum(each.twice for each in received),
             "disordered": sum(each.disordered for each in received),
-            "lines": len(self._lines.lines),
+            "lines": len(self._log.lines),
         }
 
     @property
     def lines(self) -> list[str]:
         """The lines of the clients' log above INFO."""
-        return self._lines.lines
+        return self._log.lines
 
     def _by_topic(self) -> dict[str, list[CrowdProducer]]:
         by_topic: dict[str, list[CrowdProducer]] = {topic: [] for topic in self._topics}

@@ -77,30 +77,25 @@ class NotConnect(ProtocolError):
     cause = "no_connect"
 
 
-class ForeignProtocol(ProtocolError):
-    """The first bytes are another protocol's greeting.
+class _ErrorOfCause(ProtocolError):
+    """An error with one of several causes.
 
     Args:
-        cause: The other protocol, as a metric label.
-        remedy: The change that the operator of that peer should make.
+        cause: The cause, as a metric label.
+        text: The error in words.
     """
 
-    def __init__(self, cause: str, remedy: str) -> None:
-        super().__init__(remedy)
+    def __init__(self, cause: str, text: str) -> None:
+        super().__init__(text)
         self.cause = cause
 
 
-class ProxyHeaderError(ProtocolError):
-    """A PROXY protocol header cannot be taken.
+class ForeignProtocol(_ErrorOfCause):
+    """The first bytes are the greeting of another protocol, the `cause`; the text is the remedy for that peer."""
 
-    Args:
-        cause: Why, as a metric label: `malformed`, `unsupported`, `too_long`.
-        problem: The error.
-    """
 
-    def __init__(self, cause: str, problem: str) -> None:
-        super().__init__(problem)
-        self.cause = cause
+class ProxyHeaderError(_ErrorOfCause):
+    """A PROXY protocol header cannot be taken; the `cause` is `malformed`, `unsupported` or `too_long`."""
 
 
 HEAD: Final = 8

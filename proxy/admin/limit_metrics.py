@@ -1,7 +1,7 @@
 """Metrics of single limits: of the fullest ones, as many as a scrape has room for."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -25,6 +25,7 @@ _LIMITERS, _SHOWN = 20, 4
 """Limiters that are looked at, and that are shown, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")
 _UNITS: Final = ("messages", "bytes")
+T = TypeVar("T")
 
 
 class LimitMetrics:
@@ -46,7 +47,7 @@ class LimitMetrics:
         used: dict[Limiter, float] = {}
         places = {limiter: since for limiter, since in self._places.items() if now - since < PLACE_NS}
         wide, others = FullestLimits(MOST_LIMITS), FullestLimits(MOST_LIMITS)
-        for some in _parts(list(limiters.values()), _LIMITERS):
+        for some in batched(list(limiters.values()), _LIMITERS):
             for limiter in some:
                 scope = limiter.scope
                 if scope.level in HIDDEN or len(scope.name) > LONGEST_NAME or not scope.name.isprintable():
@@ -74,7 +75,7 @@ def seconds_used(limiter: Limiter) -> float:
 
 def _metrics(chosen: list[Limiter], now: int) -> Iterator[Metric]:
     for kind, name, text, labels, read in _METRICS:
-        for some in _parts(chosen, _SHOWN):
+        for some in batched(chosen, _SHOWN):
             family = kind(name, text, labels=(*_LABELS, *labels))
             for limiter in some:
                 scope = limiter.scope
@@ -144,7 +145,7 @@ _METRICS: Final = (
 )
 
 
-def _parts(limiters: list[Limiter], most: int) -> Iterator[list[Limiter]]:
-    """Yield limiters in parts; one empty part if there are none, so that each metric has its heading."""
-    for begin in range(0, max(1, len(limiters)), most):
-        yield limiters[begin : begin + most]
+def batched(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    """Yield the items in parts; one empty part if there are none, so that each metric has its heading."""
+    for begin in range(0, max(1, len(items)), most):
+        yield items[begin : begin + most]

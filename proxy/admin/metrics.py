@@ -1,10 +1,10 @@
 """Prometheus metrics: a collector that reads the integers of the data path at each scrape."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import accumulate
-from typing import NamedTuple, TypeVar, get_args
+from typing import NamedTuple, get_args
 
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -13,7 +13,7 @@ from prometheus_client.registry import Collector
 from limiter.levels import LEVELS
 from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
-from proxy.admin.limit_metrics import LimitMetrics
+from proxy.admin.limit_metrics import LimitMetrics, batched
 from proxy.admin.process_metrics import process_metrics
 from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
@@ -298,13 +298,6 @@ MOST_SAMPLES = 64
 """Samples that are made and written in one step."""
 _STREAMS, SAMPLES_IN_A_UNIT = 20, 4
 """Streams that are looked at, and samples that are written, in one unit of work."""
-T = TypeVar("T")
-
-
-def _batched(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    """Yield the items in parts; one empty part if there are none, so that each metric has its heading."""
-    for begin in range(0, max(1, len(items)), most):
-        yield items[begin : begin + most]
 
 
 class _Only(Collector):
@@ -493,14 +486,14 @@ class SluiceCollector(Collector):
 
     def _by_namespace(self) -> Iterator[Metric]:
         for name, text, read in _BY_NAMESPACE:
-            for totals_of_some in _batched(list(self._totals.by_name.items()), MOST_SAMPLES):
+            for totals_of_some in batched(list(self._totals.by_name.items()), MOST_SAMPLES):
                 family = CounterMetricFamily(name, text, labels=_LABELS)
                 for key, totals in totals_of_some:
                     family.add_metric(key, read(totals))
                 yield family
 
     def _delays(self) -> Iterator[Metric]:
-        for some in _batched(list(self._totals.delays.items()), MOST_SAMPLES // len(DELAY_BOUNDS_NS)):
+        for some in batched(list(self._totals.delays.items()), MOST_SAMPLES // len(DELAY_BOUNDS_NS)):
             family = HistogramMetricFamily(
                 "sluice_held_seconds",
                 "How long messages were held before they passed",
@@ -525,7 +518,7 @@ class SluiceCollector(Collector):
 
     def _held(self) -> Iterator[Metric | None]:
         held = _Held(self._totals, self._engine.clock())
-        for streams in _batched(self._engine.registry.live(), _STREAMS):
+        for streams in batched(self._engine.registry.live(), _STREAMS):
             for stream in streams:
                 held.count_open(stream)
                 if stream.holds or (stream.permits is not None and stream.permits.asked):
@@ -607,7 +600,7 @@ class _Held:
                 self._messages_of_level,
             ),
         ):
-            for some in _batched(list(values.items()), MOST_SAMPLES):
+            for some in batched(list(values.items()), MOST_SAMPLES):
                 family = GaugeMetricFamily(metric, text, labels=labels)
                 for key, value in some:
                     family.add_metric(key, value)

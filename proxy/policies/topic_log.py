@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from fleet.messages import BadMessage
 from limiter.levels import Setting
 from proxy.config.sources import cut
 from proxy.policies.keys import (
@@ -58,17 +59,11 @@ _GREATEST: Final = 2**53
 _LATEST_NS: Final = 10**9 * 253_402_300_800  # the year 10000, which no calendar here has
 
 
-class BadChangeError(ValueError):
+class BadChangeError(BadMessage):
     """A message that is no change of policies, or a change that no member would take.
 
-    Args:
-        cause: The cause, as a label of metrics: `version`, `malformed`, `key`, `value` or `full`.
-        detail: The mistake, for people.
+    Its causes are `version`, `malformed`, `key`, `value` and `full`.
     """
-
-    def __init__(self, cause: str, detail: str) -> None:
-        super().__init__(f"{cause}: {detail}")
-        self.cause = cause
 
 
 class TopicChange(NamedTuple):

@@ -1,7 +1,6 @@
 """A proxy drains in front of a real broker: clients go on at another one, or at the process that has taken over."""
 
 import json
-import logging
 import os
 import re
 import shutil
@@ -18,6 +17,7 @@ from pathlib import Path
 import pulsar
 import pytest
 
+from bench.leaving import ClientLog
 from loadgen.real.process import wait_until
 from loadgen.real.standalone import StandaloneBroker
 from tests.real.conftest import IS_DIRECT
@@ -34,17 +34,6 @@ pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker
 TOPICS = [f"persistent://public/default/drain-{number}" for number in range(4)]
 CONFIG = {"limits": {"topics": {TOPICS[0]: {"publish": {"messages": 30}}}}}
 DRAIN = {"SLUICE_DRAIN__DELAY": "1s", "SLUICE_DRAIN__PERIOD": "2s", "SLUICE_DRAIN__TIMEOUT": "20s"}
-
-
-class Lines(logging.Handler):
-    """The lines of a client's log above INFO."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.troubles: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.troubles.append(record.getMessage())
 
 
 @contextmanager
@@ -93,11 +82,10 @@ def drain(sluice: SluiceProcess) -> str:
 
 
 def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBroker, tmp_path: Path) -> None:
-    lines, logger = Lines(), logging.Logger("client", logging.INFO)  # noqa: LOG001 - of this client alone
-    logger.addHandler(lines)
+    client_log = ClientLog()
     with two_proxies(tmp_path, real_broker) as (first, second), ExitStack() as closing:
         url = f"{first.service_url},{second.service_url.removeprefix('pulsar://')}"
-        client = pulsar.Client(url, logger=logger, operation_timeout_seconds=OPERATION_S)
+        client = pulsar.Client(url, logger=client_log, operation_timeout_seconds=OPERATION_S)
         closing.callback(client.close)
         kinds = [pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover, pulsar.ConsumerType.Exclusive]
         readers = [Acknowledger(client, topic, kind) for topic, kind in zip(TOPICS[1:], kinds, strict=True)]
@@ -110,7 +98,7 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
             wait_for_more(senders, 30)
             busy, other = sorted((first, second), key=stream_count, reverse=True)
             log = drain(busy)
-            troubles = list(lines.troubles)  # a client that looks up later finds the first address closed
+            troubles = list(client_log.lines)  # a client that looks up later finds the first address closed
             wait_for_more(senders, 30)
         for sender in senders:
             sender.producer.flush()
@@ -215,14 +203,13 @@ def test_clients_go_on_while_a_process_is_taken_over(real_broker: StandaloneBrok
     topics = [f"persistent://public/default/taken-{number}" for number in range(3)]
     limits = {"topics": {topics[0]: {"publish": {"messages": LIMIT, "burst_messages": BURST}}}}
     config = {"proxy_id": "alone", "limits": limits, "drain": {"state": str(tmp_path / "state")}}
-    lines, logger = Lines(), logging.Logger("client", logging.INFO)  # noqa: LOG001 - of this client alone
-    logger.addHandler(lines)
+    client_log = ClientLog()
     sluice = start_sluice(tmp_path, real_broker.service_url, config, env=DRAIN)
     process = sluice.process
     assert process is not None
     with ExitStack() as closing:
         closing.callback(process.kill)
-        client = pulsar.Client(sluice.service_url, logger=logger, operation_timeout_seconds=OPERATION_S)
+        client = pulsar.Client(sluice.service_url, logger=client_log, operation_timeout_seconds=OPERATION_S)
         closing.callback(client.close)
         direct = quiet_client(real_broker.service_url)
         closing.callback(direct.close)
@@ -246,7 +233,7 @@ def test_clients_go_on_while_a_process_is_taken_over(real_broker: StandaloneBrok
             passed, lasted = sum(at_broker.got.values()), time.monotonic() - begun
         for sender in senders:
             sender.producer.flush()
-        assert lines.troubles == []
+        assert client_log.lines == []
         assert passed <= LIMIT * lasted + BURST + 1 + RESTARTS
         in_broker = {name: marks for topic in topics for name, marks in digests(read_all(direct, topic)).items()}
         for sender in senders:
