@@ -1,17 +1,18 @@
-"""Open and read files that others name or may put in place: regular files only, without waiting, up to a bound.
+"""Read files that others name or may put in place, and replace files whole or not at all.
 
-Opening a FIFO waits for its other end, and a device may have no end; either would stop a reload, or the end of the
-process, for ever. Links are followed where an operator names the file (Kubernetes mounts are links). They are never
-followed in the folder of the access log, where a link was not made by the proxy.
+Only regular files are read, without waiting, up to a bound. Opening a FIFO waits for its other end, and a device may
+have no end; either would stop a reload, or the end of the process, for ever. Links are followed where an operator names
+the file (Kubernetes mounts are links). They are never followed in the folder of the access log, where a link was not
+made by the proxy.
 """
 
 import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import structlog
 
@@ -98,6 +99,50 @@ def read_file(path: Path, most: int) -> bytes:
             content += piece
     _check_size(len(content), most, path)
     return bytes(content)
+
+
+@contextmanager
+def replacing(path: Path, mode: int, *, is_new: bool = False) -> Iterator[BinaryIO]:
+    """Yield an empty file that takes the place of another one, whole and on disk, when the block ends without an error.
+
+    Until then it is named `.NAME.new`. If the process is killed, that file stays, and the next call removes it.
+
+    Args:
+        path: The file to replace. A link is replaced itself.
+        mode: Permissions of the file, less those of the umask.
+        is_new: Whether a file that is there is an error, and stays.
+
+    Raises:
+        OSError: If the file cannot be written, or (FileExistsError) is there though `is_new`.
+    """
+    made = path.with_name(f".{path.name}.new")
+    made.unlink(missing_ok=True)
+    try:
+        with open(made, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            yield file
+            file.flush()
+            os.fsync(file)
+        if is_new:
+            path.hardlink_to(made)  # unlike a rename, this fails if there is a file by now
+        else:
+            made.replace(path)
+    finally:
+        with suppress(OSError):
+            made.unlink()
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder onto the disk.
+
+    Raises:
+        OSError: If the folder cannot be opened, or the disk fails.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -27,14 +27,13 @@ import msgspec
 from limiter.limiter import LeftBalances, Limiter, Scope
 from limiter.restart import FirstBalances, at
 from limiter.token_bucket import LeftBalance, Rate
-from proxy.files import open_regular, read_file
+from proxy.files import open_regular, read_file, replacing
 
 MOST_STATE = 64 * 1024**2
 """Most bytes of a file; 100,000 limiters with names of 100 bytes have 20 MiB. If more limiters are not full, those that
 have no room begin empty, as after a kill."""
 VERSION = 1
 _MODE = 0o600
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
 _MACHINE = Path("/proc/sys/kernel/random/boot_id")
 _DIGEST = 16
 """Bytes of the digest, which is the last line."""
@@ -226,25 +225,8 @@ class LimitState:
 
     def _put(self, pieces: Iterable[bytes]) -> None:
         """Replace the file: wholly or not at all, on disk too."""
-        made = self._path.with_name(f".{self._path.name}.new")
-        try:
-            with suppress(FileNotFoundError):
-                made.unlink()
-            descriptor = os.open(made, _NEW | os.O_EXCL | os.O_CLOEXEC, _MODE)
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(pieces)
-                file.flush()
-                os.fsync(descriptor)
-            made.replace(self._path)
-        except OSError:
-            with suppress(OSError):
-                made.unlink()
-            raise
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        with replacing(self._path, _MODE) as file:
+            file.writelines(pieces)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

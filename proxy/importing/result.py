@@ -5,12 +5,12 @@ The result is checked as `sluice check` checks it, and never written over an exi
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from proxy.config.model import ConfigError, load_config
 from proxy.config.showing import TakenValue
+from proxy.files import replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +89,11 @@ def write_output(path: Path, text: str, *, force: bool) -> None:
         ImportFailed: If the file cannot be written, or was made by another process.
     """
     check_output(path, force=force)
-    whole = path.resolve()
-    new = whole.with_name(f".{whole.name}.new")
     try:
-        new.write_text(text, encoding="utf-8")
-        if force:
-            new.replace(whole)
-        else:
-            whole.hardlink_to(new)  # unlike a rename, this fails if there is a file by now
+        with replacing(path.resolve(), 0o666, is_new=not force) as file:
+            file.write(text.encode())
     except OSError as error:
         raise ImportFailed([f"{path}: cannot be written: {error.strerror}"]) from None
-    finally:
-        with suppress(OSError):
-            new.unlink()
 
 
 def told(found: ImportResult, *, verbose: bool) -> Iterator[str]:

@@ -27,7 +27,7 @@ import structlog
 from backports.zstd import CompressionParameter, ZstdCompressor, ZstdDecompressor, ZstdError
 
 from accesslog.file_names import READABLE_SUFFIXES, SUFFIXES, Compression, compression_of
-from proxy.files import check_regular, open_regular
+from proxy.files import check_regular, open_regular, sync_folder
 
 _BOOT = r"\d{8}T\d{6}-[0-9a-f]{8}"
 
@@ -301,7 +301,7 @@ class LogFile:
         except FileNotFoundError:
             return self.path.exists()
         if self._sync != "never":
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
         return True
 
     def discard(self) -> None:
@@ -387,15 +387,6 @@ def lines_of(file: BinaryIO, compression: Compression, together: int = 1 << 16) 
                 raise DamagedLogError("bytes after the end of the frame")
             return
     raise DamagedLogError("the frame has no end")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Force the folder's names onto the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class RunLock:

@@ -24,7 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
-from proxy.files import check_regular, open_regular
+from proxy.files import check_regular, open_regular, replacing
 from proxy.policies.keys import BLOCKS, OF_TENANTS, OPERATOR, ActionKind, PolicyKey, PolicyKind, owner_of
 from proxy.policies.room import Room, TenantShare, size_of
 
@@ -534,24 +534,8 @@ def _make(path: Path) -> None:
         raise sqlite3.OperationalError(
             f"is not there, but {log.name}, which belongs to it, is: put the file back, or remove that, too"
         )
-    made = path.with_name(f"{path.name}.new")
-    made.unlink(missing_ok=True)
-    made.touch(_MODE)
-    with closing(sqlite3.connect(made)) as base:
+    with replacing(path, _MODE) as made, closing(sqlite3.connect(made.name)) as base:
         base.executescript(f"BEGIN; {_TABLES} COMMIT;")
-    _put_in_place(made, path)
-
-
-def _put_in_place(made: Path, path: Path) -> None:
-    """Give a finished file its name, on disk too."""
-    for each, flags in ((made, os.O_RDONLY), (path.parent, os.O_RDONLY | os.O_DIRECTORY)):
-        descriptor = os.open(each, flags)
-        try:
-            os.fsync(descriptor)
-            if each == made:
-                made.replace(path)
-        finally:
-            os.close(descriptor)
 
 
 def _check(path: Path, base: sqlite3.Connection) -> None:
@@ -639,22 +623,17 @@ def write_backup(path: Path, backup: bytes) -> Restored:
             runs, which would lose its file by that.
     """
     path = Path(os.path.realpath(path))
-    made = path.with_name(f"{path.name}.part")
     try:
         with suppress(FileNotFoundError):
             check_regular(path.stat(), path)
             if _is_in_use(path):
                 raise StoreError(f"{path}: is the store of a process that runs; name another file for the backup")
-        made.unlink(missing_ok=True)
-        made.touch(_MODE)
-        with ExitStack() as unless_whole:
-            unless_whole.callback(made.unlink, missing_ok=True)
-            made.write_bytes(backup)
-            with closing(sqlite3.connect(made, isolation_level=None)) as base:
+        with replacing(path, _MODE) as made:
+            made.write(backup)
+            made.flush()
+            with closing(sqlite3.connect(made.name, isolation_level=None)) as base:
                 base.execute("PRAGMA journal_mode = DELETE")  # one file, which can be read where nothing can be written
-                content = _content(made, base)
-            _put_in_place(made, path)
-            unless_whole.pop_all()
+                content = _content(Path(made.name), base)
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(path, error)) from None
     return content
@@ -702,15 +681,12 @@ def restore(backup: Path, store: Path, at_ns: int | None = None) -> Restored:
             _lock(store, opened)
             for beside in ("-wal", "-shm"):  # first: SQLite would lay them over another store
                 Path(f"{store}{beside}").unlink(missing_ok=True)
-            made = store.with_name(f"{store.name}.new")
-            made.unlink(missing_ok=True)
-            made.touch(_MODE)
-            made.write_bytes(store_bytes)
-            if store.exists():  # its owner must be able to open the new one
-                there = store.stat()
-                os.chown(made, there.st_uid, there.st_gid)
-                made.chmod(there.st_mode)
-            _put_in_place(made, store)
+            with replacing(store, _MODE) as made:
+                made.write(store_bytes)
+                if store.exists():  # its owner must be able to open the new one
+                    there = store.stat()
+                    os.fchown(made.fileno(), there.st_uid, there.st_gid)
+                    os.fchmod(made.fileno(), there.st_mode)
     except (sqlite3.Error, OSError) as error:
         raise StoreError(_explained(store, error)) from None
     return content

@@ -3,6 +3,7 @@
 import os
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from proxy.admin.forwarding.broker import broker_token
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError, AdminOptions
 from proxy.config.model import ConfigError, load_config
-from proxy.files import MOST_CONFIG, MOST_PEM, open_regular, read_file, reopenable
+from proxy.files import MOST_CONFIG, MOST_PEM, open_regular, read_file, reopenable, replacing
 from proxy.importing.broker_conf import from_file
 from proxy.importing.result import ImportFailed
 from proxy.observe.log_lines import AddressKeyError, read_key
@@ -48,6 +49,42 @@ def test_a_file_of_exactly_the_bound_is_read_whole(tmp_path: Path) -> None:
     assert read_file(file, len(content)) == content
     with pytest.raises(OSError, match=f"it has more than {len(content) - 1} bytes"):
         read_file(file, len(content) - 1)
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in place.iterdir()}
+
+
+def test_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"old")
+    with suppress(KeyError), replacing(file, 0o600) as new:
+        new.write(b"half")
+        raise KeyError
+    assert contents(tmp_path) == {"file": b"old"}
+    with replacing(file, 0o600) as new:
+        new.write(b"new")
+        new.flush()
+        assert contents(tmp_path) == {"file": b"old", ".file.new": b"new"}
+    assert contents(tmp_path) == {"file": b"new"}
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_replacing_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "other").write_bytes(b"other")
+    for link in ("file", ".file.new"):
+        (tmp_path / link).symlink_to("other")
+    with replacing(tmp_path / "file", 0o600) as new:
+        new.write(b"new")
+    assert not (tmp_path / "file").is_symlink()
+    assert contents(tmp_path) == {"file": b"new", "other": b"other"}
+
+
+def test_new_file_replaces_none_made_meanwhile(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with pytest.raises(FileExistsError), replacing(file, 0o600, is_new=True):
+        file.write_bytes(b"other")
+    assert contents(tmp_path) == {"file": b"other"}
 
 
 def test_a_file_that_does_not_tell_its_size_has_its_bound_all_the_same() -> None:

@@ -150,10 +150,10 @@ def test_a_wal_whose_store_is_gone_is_not_laid_over_a_new_one(killed: Path) -> N
 
 
 def test_a_store_half_made_by_a_killed_process_is_made_again(tmp_path: Path) -> None:
-    (tmp_path / "policies.db.new").write_bytes(b"half")
+    (tmp_path / ".policies.db.new").write_bytes(b"half")
     with closing(Store(tmp_path / "policies.db")) as store:
         assert store.is_new
-    assert not (tmp_path / "policies.db.new").exists()
+    assert not (tmp_path / ".policies.db.new").exists()
 
 
 def test_a_backup_has_all_of_one_moment_and_the_audit_log(tmp_path: Path) -> None:
