@@ -128,7 +128,7 @@ class Origin:
             )
 
 
-def run(  # noqa: PLR0913 - the command's options, and a callback
+def run(
     origin: Origin,
     out: Path,
     *,

@@ -71,7 +71,7 @@ class HandedLimits:
         has_all: Whether this is the process with clients that leave.
     """
 
-    def __init__(  # noqa: PLR0913 - see Args
+    def __init__(
         self,
         limiters: dict[Scope, Limiter],
         first: FirstBalances,

@@ -146,7 +146,7 @@ class Entry:
 
     __slots__ = ("charged", "frame", "memory", "messages", "since", "size")
 
-    def __init__(  # noqa: PLR0913 - a value
+    def __init__(
         self,
         frame: bytes,
         messages: int,
@@ -271,7 +271,7 @@ class Stream:
         "waits_since",
     )
 
-    def __init__(  # noqa: PLR0913 - see Args
+    def __init__(
         self,
         name: StreamName,
         chain: tuple["Limiter", ...],
@@ -407,7 +407,7 @@ class Limiter:
         wakes_at: The time of the alarm that is set for this limiter; None if none is, or it may come too late.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         scope: Scope,
         limit: Limit,

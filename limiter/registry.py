@@ -120,7 +120,7 @@ class LimiterCache:
         forgiven: The number of limiters that were forgotten before they were full.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - see Args
+    def __init__(
         self,
         relative: RelativeLimits,
         on_retune: Callable[[Limiter, int], None],

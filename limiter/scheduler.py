@@ -350,7 +350,7 @@ class Scheduler:
         if stream.permits is not None:
             stream.permits.arrived(entries, messages, size)
 
-    def count_admitted(  # noqa: PLR0913, PLR0917 - numbers, once for each chunk
+    def count_admitted(
         self, stream: Stream, entries: int, messages: int, size: int, largest_messages: int, largest_size: int
     ) -> None:
         """Record an admitted chunk: its entries, messages and bytes, and the largest entry's messages and bytes."""

@@ -179,7 +179,7 @@ def read_command(data: bytes, at: i64, end: i64, payload_kind: i64) -> tuple[i64
     return kind, owner, third
 
 
-def schema_data_in(data: bytes, at: i64, end: i64, command: i64, schema: i64, most: i64) -> i64:  # noqa: PLR0913, PLR0917
+def schema_data_in(data: bytes, at: i64, end: i64, command: i64, schema: i64, most: i64) -> i64:
     """Return the bytes of schema data in a BaseCommand: the one value that may be long and costs nothing to read.
 
     The result is too small if there are more than `most` bytes beside it.
@@ -234,7 +234,7 @@ def _read_of_client(data: bytes, at: i64, end: i64) -> tuple[i64, i64, i64]:
     return kind, owner, third
 
 
-def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool) -> tuple[i64, i64]:  # noqa: FBT001, PLR0913, PLR0917
+def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool) -> tuple[i64, i64]:  # noqa: FBT001
     """Return fields 1 and 3 of a message; if `is_strict`, no field may follow one that has a length."""
     value: i64 = 0
     while at < end:

@@ -89,7 +89,7 @@ def minutes_of_files(spark: SparkSession, places: JobPlaces, ledger: Ledger, onl
     return _table(spark, places, ledger, MINUTES_OF_FILES, _MINUTES, only)
 
 
-def _table(  # noqa: PLR0913, PLR0917 - a table of a job
+def _table(
     spark: SparkSession, places: JobPlaces, ledger: Ledger, table: str, schema: StructType, only: Column | None
 ) -> DataFrame:
     if not storage.folders(places.table(table)):

@@ -408,7 +408,7 @@ DescribedHandler = TypeVar("DescribedHandler", bound=Callable[..., Any])
 _ATTRIBUTE = "described"
 
 
-def described(  # noqa: PLR0913 - what its Args say
+def described(
     answers: Mapping[int, Any],
     *,
     query: tuple[QueryKey, ...] = (),

@@ -34,7 +34,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", help="Name also the keys tha
 _LIMITS_ONLY = "Limits only: listen, broker and admin are Sluice's own (docs/configuration.md)."
 
 
-def import_limits(  # noqa: PLR0913 - one for each option
+def import_limits(
     file: File = None,
     *,
     from_admin: FromAdmin = None,

@@ -192,7 +192,7 @@ _BLOCKS = "/sluice/blocks"
 
 
 @asks_proxy
-def block(  # noqa: PLR0913 - one for each option
+def block(
     kind: Kind,
     name: Name,
     *,
@@ -219,7 +219,7 @@ def block(  # noqa: PLR0913 - one for each option
 
 
 @asks_proxy
-def unblock(  # noqa: PLR0913 - one for each option
+def unblock(
     kind: Kind,
     name: Name,
     *,

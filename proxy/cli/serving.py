@@ -63,7 +63,7 @@ ValuesOnly = Annotated[
 ShowDefaults = Annotated[bool, typer.Option("--show-defaults", help="As --show, with the defaults of all other keys.")]
 
 
-def serve(  # noqa: PLR0913, PLR0917 - one for each option
+def serve(
     config: ConfigFile = None,
     listen: Listen = None,
     broker: Broker = None,
@@ -105,7 +105,7 @@ def serve(  # noqa: PLR0913, PLR0917 - one for each option
         _fail([str(error)])
 
 
-def check(  # noqa: PLR0913, PLR0917 - one for each option
+def check(  # noqa: PLR0913 - one for each option
     config: ConfigFile = None,
     listen: Listen = None,
     broker: Broker = None,

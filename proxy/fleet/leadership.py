@@ -46,7 +46,7 @@ class Leadership:
         coordinator: The core's coordinator, while this member coordinates; else None.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         settings: FleetSettings,
         member: FleetMember,

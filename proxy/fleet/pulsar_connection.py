@@ -528,7 +528,7 @@ class TopicConsumer(BrokerStream):
 
     is_producer = False
 
-    def __init__(  # noqa: PLR0913 - what its Args say
+    def __init__(
         self,
         client: "BrokerClient",
         topic: str,
@@ -628,7 +628,7 @@ class BrokerClient:
         tasks: The tasks that keep producers and consumers open, and other tasks of this client's owner.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         brokers: tuple[Endpoint, ...],
         dialer: BrokerDialer,

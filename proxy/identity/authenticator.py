@@ -55,7 +55,7 @@ class ClientAuthenticator:
         ConfigError: If a file cannot be used, with every problem.
     """
 
-    def __init__(  # noqa: PLR0913 - what its Args say
+    def __init__(
         self,
         section: Authentication,
         now: Callable[[], float] = time.time,

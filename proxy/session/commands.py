@@ -139,7 +139,7 @@ class ClientCommands:
 
     __slots__ = ("_blocks", "_counters", "_identity", "_lookups", "_reply", "_requests", "_streams")
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         streams: Streams,
         requests: Requests,
@@ -389,7 +389,7 @@ class BrokerCommands:
 
     __slots__ = ("_client", "_counters", "_greeted", "_identity", "_requests", "_streams", "_to_broker")
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         streams: Streams,
         requests: Requests,

@@ -157,7 +157,7 @@ class Greeting:
         "target",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(  # noqa: PLR0913 - what its Args say
         self,
         target: Endpoint | None,
         refusal: str,

@@ -166,7 +166,7 @@ class Streams:
         "refusals",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         engine: Engine,
         connection: Connection,

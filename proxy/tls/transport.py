@@ -329,7 +329,7 @@ class TlsTransport:
         "_tail",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         peer: Secured,
         keeper: Keeper,

@@ -153,9 +153,7 @@ SHARED = st.lists(
     is_killed=True,
     alone=[],
 )
-def test_two_processes_pass_one_entry_more(  # noqa: PLR0917
-    x, total, steps, shared, gone, is_killed, alone
-) -> None:
+def test_two_processes_pass_one_entry_more(x, total, steps, shared, gone, is_killed, alone) -> None:
     """One entry is that of a single process, and one that of the takeover; a kill of the new process is a restart."""
     limits = {"x": x, "y": Limit(rate(100)), "total": total}
     before = Run(limits, 0, FirstBalances())

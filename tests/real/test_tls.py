@@ -249,7 +249,7 @@ def logged(sluice: SluiceProcess, **fields: str) -> list[dict[str, Any]]:
         ("{plain}", {}, "left", "name its TLS port (brokerServicePortTls)"),
     ],
 )
-def test_what_is_wrong_between_sluice_and_broker_is_in_the_log_and_counted(  # noqa: PLR0917
+def test_what_is_wrong_between_sluice_and_broker_is_in_the_log_and_counted(
     files: Files,
     broker: StandaloneBroker,
     tmp_path: Path,
@@ -381,7 +381,7 @@ if os.environ.get("SLUICE_TEST_RUST"):
 
 
 @pytest.mark.parametrize(("command", "unliked", "said_by_client"), CLIENTS)
-def test_official_clients_are_served_by_tls_and_told_what_is_wrong(  # noqa: PLR0917
+def test_official_clients_are_served_by_tls_and_told_what_is_wrong(
     proving: SluiceProcess,
     sluice: SluiceProcess,
     files: Files,

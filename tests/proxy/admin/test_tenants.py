@@ -492,7 +492,7 @@ async def test_a_topic_is_made_without_properties_which_may_name_one_of_another_
         ("/admin/v2/persistent/acme/shop/orders/partitions", b"{}", "", False),
     ],
 )
-async def test_a_body_is_json_and_names_nothing_that_tenants_share(  # noqa: PLR0917
+async def test_a_body_is_json_and_names_nothing_that_tenants_share(
     tokens: Path,
     fake: FakeBroker,
     path: str,

@@ -251,7 +251,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("failing", "tls", "failure", "words"), FAILURES, ids=[each[0].__name__ for each in FAILURES])
-def test_a_handshake_that_fails_says_why_once_and_leaves_nothing(  # noqa: PLR0917
+def test_a_handshake_that_fails_says_why_once_and_leaves_nothing(
     make_tls: Make, authorities: Authorities, failing: Failing, tls: dict[str, object], failure: str, words: str
 ) -> None:
     world = make_tls(tls=tls)
