@@ -346,8 +346,8 @@ class LimiterAccount:
         vanished_s = 0.0
         for held in on:
             unit = held.unit
-            bounds = held.after(line, served[unit], line.largest[unit], closed_s if len(on) == 1 else None)
-            lost_s, text = held.settle(line, bounds)
+            least, most = held.after(line, served[unit], line.largest[unit], closed_s if len(on) == 1 else None)
+            lost_s, text = held.settle(line, least, most)
             self._doubt("books", text, (line,))
             vanished_s = max(vanished_s, lost_s)
         if waited_s <= 0:

@@ -134,22 +134,25 @@ class Changed(NamedTuple):
     values: tuple[SettingChange, ...] = ()
 
 
-def changed(seq: int, at_us: int, key: tuple[str, str, str], texts: tuple[str | None, str | None]) -> Changed | None:
+def changed(
+    seq: int, at_us: int, *, what: str, setting: str, name: str, before: str | None, after: str | None
+) -> Changed | None:
     """Return the change that a line has; None if it concerns no limit.
 
     Args:
         seq: The number of the line.
         at_us: Its time on the axis.
-        key: Its `what`, `setting` and `name`.
-        texts: Its `before` and `after`.
+        what: What was changed: the limits of a direction, a block, a file ...
+        setting: The setting; empty where the value belongs to none.
+        name: The name that the value is for.
+        before: The text of the value before; None for none.
+        after: Its text from now on; None for none.
     """
-    what, setting, name = key
-    before, after = texts
     if what in ("block", "subscribe"):
         return None
     values: tuple[SettingChange, ...] = ()
     if before != after:
-        of_line = _values(what, setting, name, (before or "", after or ""))
+        of_line = _values(what, setting, name, before or "", after or "")
         values = tuple(SettingChange(seq, at_us, *value) for value in of_line)
     if what not in ("publish", "dispatch"):
         return Changed(
@@ -160,10 +163,10 @@ def changed(seq: int, at_us: int, key: tuple[str, str, str], texts: tuple[str | 
     return Changed(seq, at_us, ChangeScope(what, level.word if level else "", _tenant_in(own, name)), values)
 
 
-def _values(what: str, setting: str, name: str, texts: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
+def _values(what: str, setting: str, name: str, before: str, after: str) -> Iterator[tuple[Any, ...]]:
     """Yield the further fields of each `SettingChange` that a line has."""
-    before, after = (text[:_MOST_TEXT] or "nothing" for text in texts)
-    said = f"it was changed from {before} to {after}"
+    texts = before, after
+    said = "it was changed from " + " to ".join(text[:_MOST_TEXT] or "nothing" for text in texts)
     if what == "group":
         for direction in ("publish", "dispatch"):
             # One text has the rates of both directions.

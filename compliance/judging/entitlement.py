@@ -169,18 +169,18 @@ class BalanceBounds:
             return line.overflow[self.bucket] / self.rate
         return inf if balance is None else (line.overflow[self.bucket] + max(0.0, balance)) / self.rate
 
-    def settle(self, line: Line, bounds: tuple[float, float]) -> tuple[float, str]:
+    def settle(self, line: Line, least: float, most: float) -> tuple[float, str]:
         """Settle the balance after a line.
 
         Args:
             line: The line.
-            bounds: As `after` returns them.
+            least: The least that the bucket may hold then, as `after` returns it.
+            most: The most.
 
         Returns:
             The seconds' worth of tokens that it lost, and the contradiction in words; empty for none.
         """
         taken, balance, before = line.passed[self.unit], line.tokens[self.bucket], self.logged
-        least, most = bounds
         self.logged = balance
         if balance is None:
             self.least, self.most = least, most

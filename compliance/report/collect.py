@@ -507,8 +507,8 @@ def _notes(logs: Logs) -> dict[RunId, RunNotes]:
     for row in lines["standstills"]:
         still[run_of(row)].append((row["start_us"], row["end_us"]))
     for row in lines["changes"]:
-        key, texts = (row["what"], row["setting"], row["name"]), (row["before"], row["after"])
-        if (change := changed(row["seq"], row["end_us"], key, texts)) is not None:
+        fields = {field: row[field] for field in ("what", "setting", "name", "before", "after")}
+        if (change := changed(row["seq"], row["end_us"], **fields)) is not None:
             changes[run_of(row)].append(change)
     for row in logs.tables.gaps.to_pylist():
         holes[run_of(row)].append(row["after_seq"] + row["missing"] + 1)

@@ -56,25 +56,27 @@ class Broker(PulsarServer):
 
     Args:
         folder: For its configuration, its data and its log.
-        ports: Of the binary protocol and of the admin REST.
+        service_port: Of the binary protocol.
+        web_port: Of the admin REST.
         program: What is run.
         name: For messages; empty: the folder's name.
         token: Of a superuser, where it authenticates.
     """
 
-    def __init__(self, folder: Path, ports: tuple[int, int], program: Program, name: str = "", token: str = "") -> None:
-        service, web = ports
-        self.service_port = service
+    def __init__(
+        self, folder: Path, service_port: int, web_port: int, program: Program, name: str = "", token: str = ""
+    ) -> None:
+        self.service_port = service_port
         """Of the binary protocol."""
-        self.address = f"127.0.0.1:{service}"
+        self.address = f"127.0.0.1:{service_port}"
         """host:port of the binary protocol."""
         self.service_url = f"pulsar://{self.address}"
         """Where clients connect."""
-        self.web_address = f"127.0.0.1:{web}"
+        self.web_address = f"127.0.0.1:{web_port}"
         """host:port of its admin REST; the name that brokers call each other by."""
         self.admin_url = f"http://{self.web_address}"
         """Where its admin REST listens."""
-        super().__init__(folder, program, lambda: is_healthy(web, token), name)
+        super().__init__(folder, program, lambda: is_healthy(web_port, token), name)
 
 
 _MAIN_CLASS = "org.apache.pulsar.PulsarStandaloneStarter"
@@ -110,7 +112,7 @@ class StandaloneBroker(Broker):
         self.tls_url = f"pulsar+ssl://127.0.0.1:{tls}" if settings.tls else ""
         """Where clients connect by TLS; empty without it."""
         program = Program(_MAIN_CLASS, arguments, options)
-        super().__init__(folder, (service, web), program, "the broker", settings.token)
+        super().__init__(folder, service, web, program, "the broker", settings.token)
 
 
 _ARCHIVING_S = 180

@@ -130,7 +130,7 @@ class OtlpExport:
         """
         rejected: list[ExportMetricsPartialSuccess] = []
         bodies: list[bytes] = []
-        units = encoding(self._collector.parts(), self._resource, (self._begun_ns, time.time_ns()), bodies)
+        units = encoding(self._collector.parts(), self._resource, bodies, self._begun_ns, time.time_ns())
         await self._slices.done(Work.SCRAPES, units)
         headers = {"Content-Type": "application/x-protobuf", **await self._authorization()}
         for body in bodies:
@@ -166,15 +166,16 @@ async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def encoding(
-    parts: Iterator[Metric | None], resource: Mapping[str, str], span: tuple[int, int], bodies: list[bytes]
+    parts: Iterator[Metric | None], resource: Mapping[str, str], bodies: list[bytes], begun_ns: int, now_ns: int
 ) -> Iterator[None]:
     """Encode metrics as requests of at most about `MOST_POINTS` data points, a unit of work in each step.
 
     Args:
         parts: The metrics, as `SluiceCollector.parts` yields them.
         resource: The attributes of the process.
-        span: When the process began and the present time, in nanoseconds since 1970.
         bodies: Gets the bodies of the requests.
+        begun_ns: When the process began, in nanoseconds since 1970.
+        now_ns: The present time.
     """
     request = ExportMetricsServiceRequest()
     points = 0
@@ -188,7 +189,7 @@ def encoding(
                 described.resource.attributes.add(key=key).value.string_value = value
             metrics = described.scope_metrics.add().metrics
         if part.samples:
-            _encode(part, metrics.add(), span)
+            _encode(part, metrics.add(), begun_ns, now_ns)
             points += len(part.samples)
         if points >= MOST_POINTS:
             bodies.append(request.SerializeToString())
@@ -199,21 +200,22 @@ def encoding(
         bodies.append(request.SerializeToString())
 
 
-def _encode(part: Metric, metric: OtlpMetric, span: tuple[int, int]) -> None:
+def _encode(part: Metric, metric: OtlpMetric, begun_ns: int, now_ns: int) -> None:
     metric.name, metric.description = part.name, part.documentation
     metric.unit = _UNITS.get(part.name.rpartition("_")[2], "")
     if part.type == "histogram":
         metric.histogram.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
         for labels, samples in groupby(part.samples, key=_shared_labels):
-            _fill_histogram(metric.histogram.data_points.add(), samples, span)
-            _name(metric.histogram.data_points[-1], labels)
+            histogram = metric.histogram.data_points.add(start_time_unix_nano=begun_ns, time_unix_nano=now_ns)
+            _fill_histogram(histogram, samples)
+            _name(histogram, labels)
         return
     if part.type == "counter":
         metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
         metric.sum.is_monotonic = True
     points = metric.sum.data_points if part.type == "counter" else metric.gauge.data_points
     for sample in part.samples:
-        point = points.add(start_time_unix_nano=span[0], time_unix_nano=span[1])
+        point = points.add(start_time_unix_nano=begun_ns, time_unix_nano=now_ns)
         if isinstance(sample.value, int):
             point.as_int = sample.value
         else:
@@ -231,8 +233,7 @@ def _shared_labels(sample: Sample) -> dict[str, str]:
     return {key: value for key, value in sample.labels.items() if key != "le"}
 
 
-def _fill_histogram(point: HistogramDataPoint, samples: Iterable[Sample], span: tuple[int, int]) -> None:
-    point.start_time_unix_nano, point.time_unix_nano = span
+def _fill_histogram(point: HistogramDataPoint, samples: Iterable[Sample]) -> None:
     below = 0
     for sample in samples:
         if sample.name.endswith("_bucket"):

@@ -198,18 +198,25 @@ class SessionLog:
         if now - started_at >= SHORTEST_LINE_NS:
             self._access.throttle(self._intervals.span_since(started_at), connection, side, str(reason))
 
-    def ended(self, connection: Connection, end: SessionEnd, bytes_read: tuple[int, int], started_at: int) -> None:
+    def ended(
+        self,
+        connection: Connection,
+        end: SessionEnd,
+        *,
+        bytes_from_client: int,
+        bytes_from_broker: int,
+        started_at: int,
+    ) -> None:
         """Count a connection that ended and write its line; the operator's log gets trouble."""
         self._counters.connections_open[connection.role] -= 1
         self._counters.connections_ended[str(end.close_reason)] += 1
-        from_client, from_broker = bytes_read
         self._access.connection(
             self._intervals.span_since(started_at),
             connection,
             end_cause=str(end.close_reason),
             detail=end.detail,
-            bytes_from_client=from_client,
-            bytes_from_broker=from_broker,
+            bytes_from_client=bytes_from_client,
+            bytes_from_broker=bytes_from_broker,
         )
         if end.close_reason.is_trouble:
             self._log_trouble(connection, end)

@@ -759,7 +759,13 @@ class Session(TransportOwner):
                 transport.end(self._patience(end.close_reason))
             else:
                 transport.close(self._patience(end.close_reason))
-        self._log.ended(self.connection, end, (self.client.bytes_read, self.broker.bytes_read), self._started_at)
+        self._log.ended(
+            self.connection,
+            end,
+            bytes_from_client=self.client.bytes_read,
+            bytes_from_broker=self.broker.bytes_read,
+            started_at=self._started_at,
+        )
         if streams is not None:
             yield
             yield from streams

@@ -113,29 +113,29 @@ class ClusterBroker(Broker):
 
     Args:
         folder: For its configuration and its log.
-        ports: Of the binary protocol and of the admin REST.
+        service_port: Of the binary protocol.
+        web_port: Of the admin REST.
         zookeeper_port: Where it finds the others.
         properties: Added to its configuration file.
     """
 
     def __init__(
-        self, folder: Path, ports: tuple[int, int], zookeeper_port: int, properties: Mapping[str, str]
+        self, folder: Path, service_port: int, web_port: int, zookeeper_port: int, properties: Mapping[str, str]
     ) -> None:
-        service, web = ports
         written = {
             **PROPERTIES,
             **_BROKER_PROPERTIES,
             "metadataStoreUrl": metadata_url(zookeeper_port),
             "configurationMetadataStoreUrl": metadata_url(zookeeper_port),
-            "brokerServicePort": str(service),
-            "webServicePort": str(web),
+            "brokerServicePort": str(service_port),
+            "webServicePort": str(web_port),
             **properties,
         }
         folder.mkdir(parents=True, exist_ok=True)
         config = write_properties(folder / "broker.conf", written)
         options = (*_BROKER_MEMORY, f"-Dpulsar.config.file={config}")
         program = Program("org.apache.pulsar.PulsarBrokerStarter", ("-c", str(config)), options)
-        super().__init__(folder, ports, program)
+        super().__init__(folder, service_port, web_port, program)
 
 
 _MOVE_TIMEOUT_S = 60
@@ -157,7 +157,7 @@ class PulsarCluster:
         self._setup_folder = folder / "metadata-setup"
         self._setup = metadata_setup(zk_port, webs, services)
         self.brokers = tuple(
-            ClusterBroker(folder / f"broker-{number}", ports, zk_port, properties or {})
+            ClusterBroker(folder / f"broker-{number}", *ports, zk_port, properties or {})
             for number, ports in enumerate(zip(services, webs, strict=True))
         )
 

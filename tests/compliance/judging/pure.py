@@ -33,7 +33,15 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name."""
     lines = list(lines)
     of_lines = (
-        changed(line.seq, line.mono_us, (line.what, line.setting, line.name), (line.before, line.after))
+        changed(
+            line.seq,
+            line.mono_us,
+            what=line.what,
+            setting=line.setting,
+            name=line.name,
+            before=line.before,
+            after=line.after,
+        )
         for line in lines
         if isinstance(line, ChangeLine)
     )

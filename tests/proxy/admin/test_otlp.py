@@ -28,13 +28,13 @@ from tests.proxy.test_serve import given
 from tests.proxy.wire import TOPIC, sends
 from tests.waiting import until
 
-SPAN = (1_000, 2_000)
+BEGUN_NS, NOW_NS = 1_000, 2_000
 LIMITS = {"limits": {"topics": {TOPIC: {"publish": {"messages": 1}}}}}
 
 
 def encoded(by: SluiceCollector) -> list[ExportMetricsServiceRequest]:
     bodies: list[bytes] = []
-    for _ in encoding(by.parts(), {"service.name": "sluice"}, SPAN, bodies):
+    for _ in encoding(by.parts(), {"service.name": "sluice"}, bodies, BEGUN_NS, NOW_NS):
         pass
     return [ExportMetricsServiceRequest.FromString(body) for body in bodies]
 
@@ -83,7 +83,7 @@ def test_histogram_has_its_buckets_apart(make_world: Any) -> None:
     labels = frozenset({("tenant", "acme"), ("direction", "publish")})
     assert sum(point.bucket_counts) == point.count == in_text["sluice_held_seconds_count", labels] > 0
     assert point.sum == in_text["sluice_held_seconds_sum", labels]
-    assert (point.start_time_unix_nano, point.time_unix_nano) == SPAN
+    assert (point.start_time_unix_nano, point.time_unix_nano) == (BEGUN_NS, NOW_NS)
 
 
 def test_many_series_are_several_requests(make_world: Any) -> None:

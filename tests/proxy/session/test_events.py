@@ -18,7 +18,7 @@ def test_connections_are_counted_by_what_they_are_for(world: World) -> None:
     assert +world.counters.connections_open == {"handshake": 1}
     log.role_found(connection, "data")
     assert +world.counters.connections_open == {"data": 1}
-    log.ended(connection, SessionEnd(CloseReason.CLIENT_CLOSED), (1, 2), 0)
+    log.ended(connection, SessionEnd(CloseReason.CLIENT_CLOSED), bytes_from_client=1, bytes_from_broker=2, started_at=0)
     assert +world.counters.connections_open == {}
     assert world.counters.connections_accepted == 1
 
@@ -56,7 +56,13 @@ def test_short_pauses_are_only_counted(world: World, seconds: float, lines: int)
 def test_only_trouble_is_the_operators_business(world: World, cause: str, *, is_trouble: bool) -> None:
     world.session_log.opened(CONNECTION)
     with capture_logs() as logs:
-        world.session_log.ended(CONNECTION, SessionEnd(CloseReason(cause), "because"), (10, 20), 0)
+        world.session_log.ended(
+            CONNECTION,
+            SessionEnd(CloseReason(cause), "because"),
+            bytes_from_client=10,
+            bytes_from_broker=20,
+            started_at=0,
+        )
     assert len(logs) == is_trouble
     if is_trouble:
         assert logs[0]["client"] == "192.0.2.1:5"
@@ -71,7 +77,13 @@ def test_who_floods_the_proxy_with_trouble_does_not_flood_the_operators_log(worl
     def trouble(number: int, host: str) -> None:
         connection = Connection(number, f"{host}:{number}")
         world.session_log.opened(connection)
-        world.session_log.ended(connection, SessionEnd(CloseReason.FRAME_ERROR, "because"), (10, 20), 0)
+        world.session_log.ended(
+            connection,
+            SessionEnd(CloseReason.FRAME_ERROR, "because"),
+            bytes_from_client=10,
+            bytes_from_broker=20,
+            started_at=0,
+        )
 
     with capture_logs() as logs:
         for number in range(1000):
