@@ -492,7 +492,9 @@ def _measure_beside(times: Times, stage: TrialStage) -> dict[str, float]:
     held_times: list[float] = []
     consumer = partial(SharedConsumer, "shared", subscription=SUBSCRIPTION)
     with Clients(stage.broker_url) as publishing, Clients(stage.peer.service_url) as consuming:
-        consuming.consume(consumer(topic=free), lambda body: arrived.update({_sequence(body): time.monotonic()}))
+        consuming.consume(
+            consumer(topic=free), lambda body: arrived.update({read_payload(body).sequence: time.monotonic()})
+        )
         publisher = SteadyPublisher(publishing, free, times.end)
         publisher.go_on_until(times.held)
         consuming.consume(consumer(topic=held), lambda _body: held_times.append(time.monotonic()))
@@ -505,10 +507,6 @@ def _measure_beside(times: Times, stage: TrialStage) -> dict[str, float]:
         )
     of_held = count_between(held_times, began + times.beside, began + times.end)
     return found | {"held": 100 * of_held / (LOW * (times.end - times.beside))}
-
-
-def _sequence(payload: bytes) -> int:
-    return read_payload(payload).sequence
 
 
 def beside(times: Times, sent: Sequence[float], arrived: Mapping[int, float]) -> dict[str, float]:

@@ -17,7 +17,7 @@ from loadgen.load.clients import ClientError, Clients, Record
 from loadgen.load.offering import Clock, Lane, MessageOrigin, Sender, TopicOffer
 from loadgen.load.payload import RUN_BYTES
 from loadgen.load.results import Arrivals, Books, counts, document
-from loadgen.load.scenario import Scenario, ScenarioError, TopicLoad, load_scenario
+from loadgen.load.scenario import Scenario, ScenarioError, load_scenario
 
 
 class LiveLines:
@@ -95,17 +95,14 @@ def _offers(scenario: Scenario, senders: Ends, id_of_run: bytes, clock: Clock) -
     offers: dict[str, TopicOffer] = {}
     producer = 0
     for topic, load in scenario.topics():
+        connection = f"alone {topic}" if load.connection is None else f"shared {load.connection}"
         lanes = []
         for _ in range(load.producers):
-            sender = senders.sender(_connection(topic, load), topic, load.pending)
+            sender = senders.sender(connection, topic, load.pending)
             lanes.append(Lane(MessageOrigin(id_of_run, producer, load.message_bytes, load.pending), sender, clock))
             producer += 1
         offers[topic] = TopicOffer(load, lanes)
     return offers
-
-
-def _connection(topic: str, load: TopicLoad) -> str:
-    return f"alone {topic}" if load.connection is None else f"shared {load.connection}"
 
 
 def _listen(receiver: Ends, offers: Mapping[str, TopicOffer], id_of_run: bytes, clock: Clock) -> dict[str, Arrivals]:

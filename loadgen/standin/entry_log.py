@@ -209,7 +209,9 @@ class Cursor:
     def acknowledge_in_part(self, entry_id: int, ack_set: Sequence[int]) -> bool:
         """Acknowledge some messages of a batch; return whether all are acknowledged now."""
         known = self._open_in_batch.get(entry_id)
-        still_open = tuple(ack_set) if known is None else _both(known, ack_set)
+        still_open = tuple(ack_set)
+        if known is not None:
+            still_open = tuple(left & right for left, right in zip_longest(known, ack_set, fillvalue=0))
         if any(still_open):
             self._open_in_batch[entry_id] = still_open
             return False
@@ -240,7 +242,3 @@ class Cursor:
             self._single.discard(self.position)
             self._open_in_batch.pop(self.position, None)
             self.position += 1
-
-
-def _both(left: Sequence[int], right: Sequence[int]) -> tuple[int, ...]:
-    return tuple(a & b for a, b in zip_longest(left, right, fillvalue=0))
