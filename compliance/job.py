@@ -158,7 +158,7 @@ def run(
         work = prepare(out, origin.access_log, fresh=fresh) if origin.access_log else None
         on_step("starting Spark")
         more = settings_for(files, work) if work else {}
-        with spark_session(_spark_log(out), {**more, **settings}) as spark:
+        with spark_session(out / WORK / "spark.log", {**more, **settings}) as spark:
             if origin.access_log and work:
                 reading = f"reading {len(files)} files"
                 on_step(reading)
@@ -186,10 +186,6 @@ def alone(out: Path, access_log: Path | None) -> Iterator[None]:
     taken = ReportError(f"--out {out}: another report is written into it; wait for it, or give another folder")
     with locked(work, taken):
         yield
-
-
-def _spark_log(out: Path) -> Path:
-    return out / WORK / "spark.log"
 
 
 def _tables_of(origin: Origin) -> str:

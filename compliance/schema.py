@@ -241,17 +241,16 @@ def all_fields() -> dict[str, Any]:
 
 def arrow_schema() -> pa.Schema:
     """Return the row that a line is kept as: `kind` and every field of every kind."""
-    fields = [pa.field(name, _type(python_type)) for name, python_type in all_fields().items()]
+    fields = [
+        pa.field(name, pa.string() if get_origin(python_type) is Literal else _TYPES[python_type])
+        for name, python_type in all_fields().items()
+    ]
     return pa.schema([pa.field("kind", pa.string()), *fields])
 
 
 def row_schema() -> StructType:
     """Return the schema of the rows in Spark's types."""
     return from_arrow_schema(arrow_schema())
-
-
-def _type(python_type: Any) -> pa.DataType:
-    return pa.string() if get_origin(python_type) is Literal else _TYPES[python_type]
 
 
 def placed_schema(*parts: StructField) -> StructType:

@@ -197,17 +197,16 @@ def disk_trouble(text: str, folders: Mapping[str, str]) -> str | None:
     remedy = next((remedy for reason, remedy in _REMEDIES.items() if reason in text), None)
     if remedy is None:
         return None
+    in_text = [
+        (option, folder)
+        for option, folder in folders.items()
+        if folder and str(on_this_machine(folder) or folder) in text
+    ]
     # The longest: one may lie in the other.
-    named = max(
-        ((option, folder) for option, folder in folders.items() if _is_in(folder, text)), key=_length, default=None
-    )
+    named = max(in_text, key=_length, default=None)
     if named and named[0] == _LOG and remedy == _RIGHT:
         remedy = _MAY_READ
     return f"{' '.join(named) if named else _UNNAMED}: {text}; {remedy}"
-
-
-def _is_in(folder: str, text: str) -> bool:
-    return bool(folder) and str(on_this_machine(folder) or folder) in text
 
 
 def _length(named: tuple[str, str]) -> int:

@@ -89,7 +89,8 @@ class Grouping:
 
     def of(self, rows: pa.Table) -> pa.Table:
         """Return a row for each key, in the order of their first rows; sums of nulls alone are null."""
-        steps = [(name, kind) for kind in ("sum", "min", "max") for name in self._of_kind[kind]]
+        kinds = {"sum": self.sums, "min": self.least, "max": self.most}
+        steps = [(name, kind) for kind, names in kinds.items() for name in names]
         ranked, orders = rows, []
         for number, latest in enumerate(self.latest):
             sort_keys = [(name, "ascending", "at_start") for name in latest.order]
@@ -105,10 +106,6 @@ class Grouping:
             last = order.take(grouped[f"rank {number}_max"])
             columns |= {name: rows[name].take(last) for name in (*latest.order, *latest.names)}
         return pa.table(columns)
-
-    @property
-    def _of_kind(self) -> dict[str, tuple[str, ...]]:
-        return {"sum": self.sums, "min": self.least, "max": self.most}
 
     def by(self, *keys: str) -> "Grouping":
         """Return the same sums by other keys."""

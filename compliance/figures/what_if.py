@@ -311,8 +311,8 @@ def _summed(lines: DataFrame) -> DataFrame:
         (F.sum("throttled_ms") / 1e3).alias("censored_s"),
         *(F.min(f"limit_now_{unit}").alias(f"limit_now_{unit}") for unit in _UNITS),
     )
-    return sums.select("*", *(_delay(place, name) for place, name in enumerate(("p50", "p95", "p99")))).drop("waits")
-
-
-def _delay(place: int, name: str) -> Column:
-    return (F.coalesce(F.get("waits", F.lit(place)), F.lit(0.0)) * 1e3).alias(f"delay_{name}_ms")
+    delays = [
+        (F.coalesce(F.get("waits", F.lit(place)), F.lit(0.0)) * 1e3).alias(f"delay_{name}_ms")
+        for place, name in enumerate(("p50", "p95", "p99"))
+    ]
+    return sums.select("*", *delays).drop("waits")

@@ -100,7 +100,11 @@ class LimiterAccount:
         if self._has_streams and all(line.is_in_force for line in lines):
             amounts = _sums(streams)
         if amounts != passed:
-            differing = [unit for unit in range(2) if amounts[unit] != passed[unit] and _is_limited(lines, unit)]
+            differing = [
+                unit
+                for unit in range(2)
+                if amounts[unit] != passed[unit] and any(line.rates[unit] is not None for line in lines)
+            ]
             if differing:
                 self._differ(lines, streams, [(BUCKETS[unit], amounts[unit], passed[unit]) for unit in differing])
         denied_s = self._denied(lines, streams) if streams else 0.0
@@ -505,10 +509,6 @@ def _has_limit(line: Line, unit: int, limit: float, *, is_calm: bool) -> bool:
     if own is None:
         return False
     return not is_calm or line.published[unit] is not None or abs(own - limit) <= ROUNDING * limit
-
-
-def _is_limited(lines: Sequence[Line], unit: int) -> bool:
-    return any(line.rates[unit] is not None for line in lines)
 
 
 def judged(limiter: Mapping[str, Any], notes: RunNotes, items: Iterable[Line | StreamsLine]) -> Judged:

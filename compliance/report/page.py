@@ -484,7 +484,8 @@ def breakable(name: str) -> Markup:
 
 
 def _counted(number: float, unit: str) -> str:
-    text = _few(number)
+    # A fraction of a message says something only where there are few.
+    text = whole(number) if number >= 100 or number == int(number) else f"{number:.1f}"
     return size(number) if unit == "bytes" and number >= 1000 else f"{text} {unit[:-1] if text == '1' else unit}"
 
 
@@ -495,11 +496,6 @@ def _entitled(least: EntitlementFacts) -> str:
     limited = {unit: number for unit, number in owed.items() if number is not None}
     passed = " and ".join(_counted(amounts[unit], unit) for unit in limited)
     return f"{passed} passed of {' or '.join(_counted(number, unit) for unit, number in limited.items())} owed"
-
-
-def _few(number: float) -> str:
-    # A fraction of a message says something only where there are few.
-    return whole(number) if number >= 100 or number == int(number) else f"{number:.1f}"
 
 
 def _proposed(proposal: Proposal) -> str:

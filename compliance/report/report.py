@@ -184,6 +184,7 @@ def make_report(facts: Facts) -> Report:
     answered = answers(facts, limiters, use, fairness)
     headline, sentence = words(overall, limiters, facts, sums, answered)
     proposals, own = facts.proposals, tenants(facts, limiters)
+    named = {row.tenant for row in facts.topics} | {limiter.tenant for limiter in limiters}
     return Report(
         report_version=REPORT_VERSION,
         bytes_basis=BYTES_BASIS,
@@ -206,24 +207,26 @@ def make_report(facts: Facts) -> Report:
         # An average over more time than the log has would show the log's length.
         peaks=[peak for peak in in_order(facts.peaks, limiters) if peak.step_s <= _span_s(overall)],
         charts_left_out=facts.charts_left_out,
-        throttling=_throttling(facts),
+        throttling=Throttling(
+            limits=facts.episodes,
+            by_reason=by_reason(facts.delays_by_reason),
+            by_topic=delays([row for row in facts.delays_by_topic if row.delay_max_ms]),
+            pauses=facts.pauses,
+            refusals=facts.refusals,
+        ),
         budgets=Budgets(objective=facts.objective, rows=burns(facts.burn, facts.objective, _span_s(overall))),
         fairness=fairness,
         neighbours=sorted(facts.neighbours, key=lambda row: (-row.victims, -row.ratio, row.offender)),
         headroom=use,
         what_if=_replay(facts) if proposals else None,
         tenants=own,
-        tenants_left_out=_tenants(facts, limiters) - len(own),
+        tenants_left_out=len(named - {""}) - len(own),
         topics=sorted(facts.topics, key=lambda topic: (topic.topic, topic.direction)),
         usage=sorted(facts.usage, key=lambda row: (row.day, row.topic, row.direction)),
         tenant_days=sorted(facts.tenant_days, key=lambda row: (row.day, row.tenant, row.direction)),
         events=timeline(facts.changes, facts.runs, facts.losses, facts.gaps, facts.horizon),
         left_out=facts.left_out,
     )
-
-
-def _tenants(facts: Facts, limiters: list[LimiterVerdict]) -> int:
-    return len(({row.tenant for row in facts.topics} | {limiter.tenant for limiter in limiters}) - {""})
 
 
 def _span_s(overall: Overall) -> float:
@@ -262,16 +265,6 @@ def _quality(facts: Facts) -> Quality:
 def silent(facts: Facts) -> list[str]:
     """Proxies whose latest run stops a minute or more before the log does, without an orderly end."""
     return sorted(run.proxy_id for run in silent_runs(facts.ends, facts.horizon))
-
-
-def _throttling(facts: Facts) -> Throttling:
-    return Throttling(
-        limits=facts.episodes,
-        by_reason=by_reason(facts.delays_by_reason),
-        by_topic=delays([row for row in facts.delays_by_topic if row.delay_max_ms]),
-        pauses=facts.pauses,
-        refusals=facts.refusals,
-    )
 
 
 def _replay(facts: Facts) -> Replay:
@@ -412,7 +405,8 @@ def fleet_lines(fleets: Fleets) -> list[str]:
     counts = [
         (word, sum(verdict.verdict == word for verdict in fleets.sums)) for word in ("held", "violated", "unknown")
     ]
-    text = [f"fleets: the sum of {numbered(len(fleets.sums), 'shared limit')}: " + _listed(counts)]
+    listed = ", ".join(f"{whole(count)} {word}" for word, count in counts if count)
+    text = [f"fleets: the sum of {numbered(len(fleets.sums), 'shared limit')}: {listed}"]
     worst = fleets.sums[0]
     if worst.verdict != "held":
         more = f", {whole(worst.allowed)} allowed" if worst.excess > 0 else ""
@@ -463,7 +457,3 @@ def away(proxy_id: str, fleet: str, share: float, seconds: float) -> str:
 
 def _limit_of(verdict: FleetVerdict) -> str:
     return f"{verdict.direction} {verdict.level} {verdict.name}"
-
-
-def _listed(counts: list[tuple[str, int]]) -> str:
-    return ", ".join(f"{whole(count)} {word}" for word, count in counts if count)

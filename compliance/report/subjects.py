@@ -137,8 +137,9 @@ def entitlement(limiter: LimiterVerdict) -> str:
     if verdict == "violated" and limiter.entitlement_broken is None:
         return f"{limiter.shortfall_percent:.1f} % less than owed, summed up over {waited}"
     if verdict != "violated" and not limiter.throttled_s:
-        refused = limiter.rejected_messages
-        return "no stream waited: the limit refused the surplus" if refused else _no_wait(verdict)
+        if limiter.rejected_messages:
+            return "no stream waited: the limit refused the surplus"
+        return "no stream ever waited" if verdict == "compliant" else "no stream waited, as far as the log shows"
     if verdict == "unknown":
         return f"no shortfall, as far as the log shows, in {waited}"
     return _kept(limiter.entitlement_share, waited, limiter.entitlement_broken)
@@ -157,10 +158,6 @@ def unseen(limiter: LimiterVerdict) -> str:
     if limiter.unseen_percent is None or limiter.entitlement not in ("compliant", "unknown"):
         return ""
     return f"a shortfall of up to {limiter.unseen_percent:.3g} % in ten seconds would not show"
-
-
-def _no_wait(verdict: Verdict) -> str:
-    return "no stream ever waited" if verdict == "compliant" else "no stream waited, as far as the log shows"
 
 
 def _kept(share: float | None, time: str, spells: Spells | None) -> str:

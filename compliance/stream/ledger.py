@@ -360,19 +360,18 @@ def summary(days: Mapping[str, DayFacts], now: datetime) -> Summary:
         lost=whole.lost,
         days=sorted(days),
         gaps=[GapSummary(**row) for row in gap_table(runs).slice(0, MOST_GAPS).to_pylist()],
-        runs=[_run(run, facts_of_run) for run, facts_of_run in latest],
-    )
-
-
-def _run(run: RunId, span: RunSpan) -> RunSummary:
-    return RunSummary(
-        **dict(zip(BOOT, run, strict=True)),
-        first=rfc3339(span.first),
-        last=rfc3339(span.last),
-        complete_up_to=_or_none(span.complete_up_to),
-        has_ended=span.has_ended,
-        dropped_lines=span.dropped_lines,
-        read=span.read,
+        runs=[
+            RunSummary(
+                **dict(zip(BOOT, run, strict=True)),
+                first=rfc3339(span.first),
+                last=rfc3339(span.last),
+                complete_up_to=_or_none(span.complete_up_to),
+                has_ended=span.has_ended,
+                dropped_lines=span.dropped_lines,
+                read=span.read,
+            )
+            for run, span in latest
+        ],
     )
 
 

@@ -93,7 +93,7 @@ def _table(
     spark: SparkSession, places: JobPlaces, ledger: Ledger, table: str, schema: StructType, only: Column | None
 ) -> DataFrame:
     if not storage.folders(places.table(table)):
-        return _empty(spark, schema)
+        return local_frame(spark, [], {field.name: field.dataType.simpleString() for field in schema})
     # A task whose batch was given up may write yet, so of what is in the folder only what the ledger names is read.
     rows = spark.read.schema(schema).parquet(places.table(table)).where(_known(ledger, table))
     return rows if only is None else rows.where(only)
@@ -115,7 +115,3 @@ def _is_among(names: Iterable[str]) -> str:
     # One text: ten thousand values by `isin` are ten thousand calls to Java.
     listed = ", ".join(f"'{name}.parquet'" for name in names)
     return f"_metadata.file_name IN ({listed})" if listed else "false"
-
-
-def _empty(spark: SparkSession, schema: StructType) -> DataFrame:
-    return local_frame(spark, [], {field.name: field.dataType.simpleString() for field in schema})
