@@ -106,7 +106,8 @@ class Checkup:
 
     async def findings(self) -> list[Finding]:
         """Return the findings: problems first, then warnings, then checks without one."""
-        found = [*await self._of_brokers(), *self._of_certificates(), *self._of_states(), self._of_descriptors()]
+        found = [of_broker(broker, answer) for broker, answer in (await self._brokers()).items()]
+        found += [*self._of_certificates(), *self._of_states(), self._of_descriptors()]
         if self._broker_clock is not None:
             found.append(await of_clock(self._broker_clock))
         found += await asyncio.to_thread(lambda: [*kernel(self._connections), *disks(self._folders)])
@@ -115,9 +116,6 @@ class Checkup:
         found += unreachable.findings()
         order: tuple[Severity, ...] = ("problem", "warning", "ok")
         return sorted(found, key=lambda finding: order.index(finding.severity))
-
-    async def _of_brokers(self) -> list[Finding]:
-        return [of_broker(broker, answer) for broker, answer in (await self._brokers()).items()]
 
     def _of_certificates(self) -> list[Finding]:
         found, now = [], self._clock()

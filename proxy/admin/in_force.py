@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 from limiter.limiter import Limiter
 from limiter.token_bucket import WHOLE, Rate
-from proxy.degraded import DegradedSince, DegradedStates
+from proxy.degraded import DegradedStates
 from proxy.drain import DrainService
 from proxy.fleet.service import FleetService, ShareState
 from proxy.observe.log_lines import in_force, is_shared
@@ -127,7 +127,16 @@ class LimitsInForce:
 
     def degraded(self) -> list[ShownDegraded]:
         """Show the degraded states."""
-        return [_degraded(each) for each in self._states.now()]
+        return [
+            {
+                "cause": degraded.state.cause,
+                "since": moment(degraded.since_ns),
+                "for_s": round(degraded.for_s, 3),
+                "reason": degraded.state.reason,
+                "remedy": degraded.state.remedy,
+            }
+            for degraded in self._states.now()
+        ]
 
     def draining(self) -> str | None:
         """Return the state of the drain in words; None before one."""
@@ -137,16 +146,6 @@ class LimitsInForce:
         """Show the rates in force of a limit that a fleet shares; None if it is not shared, or not in use."""
         limiter = None if self._fleet is None else self._fleet.shared.find(direction, level, name)
         return None if limiter is None else shown_in_force(limiter)
-
-
-def _degraded(degraded: DegradedSince) -> ShownDegraded:
-    return {
-        "cause": degraded.state.cause,
-        "since": moment(degraded.since_ns),
-        "for_s": round(degraded.for_s, 3),
-        "reason": degraded.state.reason,
-        "remedy": degraded.state.remedy,
-    }
 
 
 def moment(nanoseconds: int) -> str:

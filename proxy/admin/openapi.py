@@ -142,7 +142,7 @@ class _Page:
                 *(_parameter("query", key) | {"required": key.is_needed} for key in said.query),
                 *(_parameter("header", key) | {"required": False} for key in CONDITIONS if said.is_conditional),
             ],
-            "responses": self._answers(said)
+            "responses": {str(status): self._answer(status, content) for status, content in said.answers.items()}
             | {str(status): self._refusal(status) for status in _statuses(method, path, said)},
         }
         if said.body is not NOTHING:
@@ -150,9 +150,6 @@ class _Page:
         if path in ALWAYS_OPEN:
             operation["security"] = []
         self.paths.setdefault(path, {})[method.lower()] = operation
-
-    def _answers(self, said: Described) -> dict[str, Any]:
-        return {str(status): self._answer(status, content) for status, content in said.answers.items()}
 
     def _refusal(self, status: int) -> dict[str, Any]:
         content = _UNREADABLE if status == 400 else {JSON: Refusal}

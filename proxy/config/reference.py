@@ -240,7 +240,9 @@ class _Page:
             yield list(self._key(f"{above}{name}", name, field))
 
     def _key(self, path: str, name: str, field: FieldInfo) -> Iterator[str]:
-        section, by_name = section_of(field.annotation), _section_by_name(field.annotation)
+        section = section_of(field.annotation)
+        is_by_name = typing.get_origin(field.annotation) is dict
+        by_name = section_of(typing.get_args(field.annotation)[1]) if is_by_name else None
         if section is not None and issubclass(section, RateLimit):
             yield from self._rate(path, name, field, section)
         elif section is not None:
@@ -295,10 +297,6 @@ def _entries(field: FieldInfo) -> Iterator[list[str]]:
         section = section_of(typing.get_args(field.annotation)[0])
         for name, inner in section.model_fields.items() if section else ():
             yield list(_prose(f"{name}: {inner.description}"))
-
-
-def _section_by_name(annotation: Any) -> type[BaseModel] | None:
-    return section_of(typing.get_args(annotation)[1]) if typing.get_origin(annotation) is dict else None
 
 
 def _first_line(section: type[BaseModel]) -> str:

@@ -28,7 +28,6 @@ from protocol.topic_name import parse_topic
 from proxy.files import MOST_SECRET, read_file, unread
 from proxy.observe.connection import Connection
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_writer import Loss
 
 SHORTEST_KEY = 16
 """Least bytes of a key: fewer could be guessed."""
@@ -384,7 +383,17 @@ class LogLines:
         if losses:
             self.flush()
         for loss in losses:
-            line = self._encoded(LossLine, moment, _loss_fields(loss))
+            fields = {
+                "of_boot": loss.of_boot,
+                "cause": loss.cause,
+                "detail": loss.detail,
+                "lost_lines": loss.lost_lines,
+                "first_seq": loss.first_seq,
+                "last_seq": loss.last_seq,
+                "lost_from": utc(loss.since),
+                "lost_until": utc(loss.until),
+            }
+            line = self._encoded(LossLine, moment, fields)
             files.write(line, self.written - 1, 1, (loss,))
 
     def _head_bytes(self, kind: type[AnyLine], span: LineSpan) -> bytes:
@@ -400,19 +409,6 @@ class LogLines:
         line = kind(proxy_id=writer.proxy_id, boot_id=writer.boot_id, seq=self.written, **self._span_fields, **fields)
         self.written += 1
         return self._encoder.encode(line) + b"\n"
-
-
-def _loss_fields(loss: Loss) -> dict[str, Any]:
-    return {
-        "of_boot": loss.of_boot,
-        "cause": loss.cause,
-        "detail": loss.detail,
-        "lost_lines": loss.lost_lines,
-        "first_seq": loss.first_seq,
-        "last_seq": loss.last_seq,
-        "lost_from": utc(loss.since),
-        "lost_until": utc(loss.until),
-    }
 
 
 Fields = dict[str, Any]
@@ -462,11 +458,6 @@ def address_of(connection: Connection, shown: ShowAddress) -> str:
     return connection.client_address if shown is as_they_are else shown(connection.client_host)
 
 
-def _of_client(connection: Connection) -> tuple[str, str, str, bool]:
-    """Return what lines of streams have of a connection, for the look-up of lines that are as before."""
-    return connection.client_address, connection.client_version, connection.client_role, connection.role_is_proved
-
-
 class PeriodicLines:
     """Makes the lines of streams and limiters.
 
@@ -499,7 +490,17 @@ class PeriodicLines:
         limiter = narrow[0]
         chains = stream.chain, stream.observed and stream.observed.chain
         value = limiter and (limiter.limit, limiter.source, limiter.shares, limiter.quota)
-        state = (stream.name, *_of_client(connection), chains, value, *narrow, self._levels.revision)
+        state = (
+            stream.name,
+            connection.client_address,
+            connection.client_version,
+            connection.client_role,
+            connection.role_is_proved,
+            chains,
+            value,
+            *narrow,
+            self._levels.revision,
+        )
         if stream.is_open:
             return self._streams.get(stream, state, lambda: self._identity(stream, connection, narrow))
         return self._identity(stream, connection, narrow)

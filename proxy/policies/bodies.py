@@ -455,7 +455,7 @@ def pulsar_group(limits: dict[Direction, Limit | None]) -> ResourceGroup:
     both = [limits.get(direction) or Limit() for direction in DIRECTIONS]
     return ResourceGroup(
         *(
-            _per_second(rate, most)
+            None if rate is None else min(most, max(1, round(rate.per_second)))
             for limit in both
             for rate, most in ((limit.messages, MOST_MESSAGES), (limit.size, MOST_BYTES))
         )
@@ -468,7 +468,3 @@ def _group_limit(name: str, direction: Direction, own: KeptGroup, mode: Mode) ->
         return Limit()
     section = section | {"mode": mode} if direction in own.numbers else section
     return limit_of(rate_key(direction, Setting.RESOURCE_GROUP, name), kept_as_own(section))
-
-
-def _per_second(rate: Rate | None, most: int) -> int | None:
-    return None if rate is None else min(most, max(1, round(rate.per_second)))

@@ -113,19 +113,15 @@ class ChangeNotifier:
             if not changes:
                 self._waiting.popleft()
             self._changed(change, author, at)
-            _log_change(change, author)
-
-
-def _log_change(change: StoredChange, author: Principal) -> None:
-    structlog.get_logger().info(
-        "policy changed",
-        policy=str(change.key),
-        before=change.before,
-        held=change.held,
-        after=change.after,
-        by=author.name,
-        address=author.address,
-    )
+            structlog.get_logger().info(
+                "policy changed",
+                policy=str(change.key),
+                before=change.before,
+                held=change.held,
+                after=change.after,
+                by=author.name,
+                address=author.address,
+            )
 
 
 class NotCarriedError(Exception):
