@@ -2,6 +2,7 @@
 
 import ast
 import importlib.metadata
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -48,3 +49,10 @@ def test_no_two_public_classes_have_the_same_name() -> None:
         if isinstance(statement, ast.ClassDef) and not statement.name.startswith("_")
     )
     assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_no_name_of_a_test_is_longer_than_80_characters() -> None:
+    texts = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
+    names = [name for text in texts for name in re.findall(r"^ *(?:async )?def (test\w+)", text, re.MULTILINE)]
+    assert [name for name in names if len(name) > 80] == []
+    assert len(names) > 1000

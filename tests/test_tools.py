@@ -47,7 +47,7 @@ def make(tmp_path, clone):
     return run
 
 
-def test_an_environment_is_made_once_and_built_when_a_source_changes(make, clone):
+def test_environment_is_made_once_and_built_on_source_changes(make, clone):
     assert make("env") == ["sluice"]
     assert make("env") == []
     os.utime(clone / "protocol/walk.py", (2**32, 2**32))

@@ -112,7 +112,7 @@ def test_the_question_needs_the_standard_library_only():
     subprocess.run(command, check=True)
 
 
-def test_user_without_an_entry_in_passwd_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_passwd_entry_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 54321)
     with pytest.raises(JavaNotFoundError, match=r"user 54321 has no entry in passwd, .* libnss-wrapper"):
         find_java()

@@ -111,7 +111,7 @@ def test_columns_and_lines_say_the_same_whatever_was_cut(data):
     assert_same(bytes(text).split(b"\n"))
 
 
-def test_malformed_lines_have_their_place_and_reason_and_cost_no_other():
+def test_malformed_lines_have_place_and_reason_and_cost_no_other():
     reader = LineReader("a.jsonl")
     block = reader.read(b"\n".join([GOOD[0], b"torn", b"", GOOD[1]]) + b"\n", 11)
     assert block.rows["line"].to_pylist() == [11, 14]

@@ -71,7 +71,7 @@ def test_each_is_a_name_and_no_pattern() -> None:
     assert list(values.matches("*")) == [("*", 1)]
 
 
-def test_lookup_takes_a_step_for_each_form_and_not_for_each_pattern() -> None:
+def test_lookup_takes_a_step_per_form_and_not_per_pattern() -> None:
     values: PatternValues[int] = PatternValues()
     for number in range(10_000):
         values.put(f"tenant-{number:05}/*", number)
@@ -134,7 +134,7 @@ def test_subscribe_rate_is_that_of_the_pattern() -> None:
     assert policies.subscribe_rate(parse_topic("other/shop/t")) is None
 
 
-def test_change_of_a_pattern_may_tune_only_limits_that_it_matches() -> None:
+def test_change_of_a_pattern_may_tune_only_limits_it_matches() -> None:
     change = Change("publish", Setting.NAMESPACE, "acme/*", only_tunes=True)
     assert change.may_tune(Scope("publish", "namespace", "acme/a", "acme", "a"))
     assert not change.may_tune(Scope("publish", "namespace", "other/a", "other", "a"))

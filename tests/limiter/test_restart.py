@@ -220,7 +220,7 @@ def test_limiter_made_minutes_after_a_kill_has_filled_since() -> None:
     assert (x.began, y.began) == ((40, None, None, None), None)
 
 
-def test_balances_of_unmade_limiters_are_left_until_they_are_full() -> None:
+def test_balances_of_unmade_limiters_are_left_until_full() -> None:
     limits = {"x": Limit(rate(1, burst=1)), "y": Limit(rate(1)), "total": Limit(rate(1000))}
     run = Run(limits, 0, FirstBalances())
     run.offer_to("x", 11)

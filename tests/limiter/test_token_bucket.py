@@ -271,7 +271,7 @@ def test_more_than_the_burst_never_comes_so_nobody_waits_for_it() -> None:
 
 @pytest.mark.parametrize("tokens", [1, 10, 15, 19, 20, 29, 49, 50, 1000])
 @pytest.mark.parametrize("late_ms", [1, 5, 15])
-def test_a_limiter_that_wakes_late_reaches_99_percent_of_the_rate(tokens: int, late_ms: int) -> None:
+def test_limiter_that_wakes_late_reaches_99_percent_of_the_rate(tokens: int, late_ms: int) -> None:
     """P2 from below; 19/s, whose burst is 1, passed 98 % with timers a millisecond late, 78 % with 15 ms."""
     bucket, now, passed = TokenBucket(rate(tokens), 0), 0, 0
     while now < 100 * SECOND:

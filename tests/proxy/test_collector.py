@@ -78,7 +78,7 @@ def test_what_is_let_go_is_freed_one_by_one_however_deep() -> None:
     assert (tree, inner) == ({}, {})
 
 
-def test_what_was_built_while_it_was_paused_is_not_searched_at_its_end() -> None:
+def test_objects_built_in_a_pause_are_not_searched_at_its_end() -> None:
     try:
         with paused_collector():
             kept: list[list[int]] = [[] for _ in range(2 * MANY)]
@@ -134,7 +134,7 @@ def test_of_a_crowd_the_youngest_are_searched_in_small_parts_and_none_twice() ->
     assert gc.get_threshold() == before
 
 
-def test_what_outlived_is_searched_once_more_in_a_turn_of_its_own() -> None:
+def test_survivors_are_searched_once_more_in_their_own_turn() -> None:
     watched = Watched()
     gc.collect()
     with watched.at_work():
@@ -147,7 +147,7 @@ def test_what_outlived_is_searched_once_more_in_a_turn_of_its_own() -> None:
     assert 2 in watched.searched
 
 
-def test_no_search_looks_at_more_than_is_new_however_much_there_is() -> None:
+def test_search_looks_only_at_new_objects_however_many_there_are() -> None:
     """As many objects as 10,000 connections have, which come by and by."""
     watched, kept = Watched(), list[list[list[int]]]()
     gc.collect()

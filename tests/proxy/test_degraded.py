@@ -41,7 +41,7 @@ def test_states_of_all_parts_are_listed_since_they_began() -> None:
     assert parts.look(1)[0] == ("fleet_cut_off", 105 * 10**9, 0)
 
 
-def test_a_state_that_lasts_is_logged_at_once_after_a_minute_and_each_ten() -> None:
+def test_lasting_state_is_logged_at_once_after_1_min_and_each_10() -> None:
     parts = Parts()
     with capture_logs() as logs:
         parts.one = [CUT_OFF]
@@ -83,7 +83,7 @@ def test_a_part_that_announces_its_changes_costs_no_timer(loop: ManualLoop) -> N
     assert not states.causes
 
 
-def test_parts_that_change_by_themselves_are_looked_at_each_second(loop: ManualLoop) -> None:
+def test_parts_that_change_by_themselves_are_read_each_second(loop: ManualLoop) -> None:
     found: list[Degraded] = []
     states = DegradedStates([lambda: found], clock=loop.time)
     loop.run(states.look)

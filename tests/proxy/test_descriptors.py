@@ -51,7 +51,7 @@ def test_a_shortage_names_the_number_and_the_remedies() -> None:
         assert part in str(said)
 
 
-def test_no_more_connections_are_admitted_than_a_low_limit_allows() -> None:
+def test_low_limit_bounds_the_connections_admitted() -> None:
     assert DescriptorShares.of(config(), 1024).within(config()).max_connections == 340
 
 

@@ -66,7 +66,7 @@ def test_drain_is_over_when_no_client_has_come_for_a_while() -> None:
     assert plan.outcome is DrainOutcome.MOVED
 
 
-def test_those_that_come_leave_a_while_later_no_faster_than_the_others() -> None:
+def test_newcomers_leave_a_while_later_no_faster_than_others() -> None:
     plan = DrainPlan[int](TIMES, 0, lambda connection: 10 if connection < 4 else 0)
     plan.look(5 * S, 1, 0)
     plan.fill([0], 5 * S)

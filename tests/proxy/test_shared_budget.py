@@ -57,7 +57,7 @@ def test_one_tenant_alone_gets_half() -> None:
     assert rig.turns == [("a", True)]
 
 
-def test_each_step_tells_one_share_and_a_share_that_takes_knows_at_once() -> None:
+def test_step_tells_one_share_and_a_taking_share_knows_at_once() -> None:
     slices = list[Iterator[None]]()
     rig = Rig(1000, slices.append)
     holders = [rig.holder() for _ in range(100)]

@@ -108,7 +108,7 @@ def test_stores_of_all_processes_are_checked(tmp_path: Path) -> None:
     assert "is not there, but p-1.db is" in check(**given).problems[0]
 
 
-def test_a_store_of_a_running_proxy_is_a_warning_beside_its_address(tmp_path: Path) -> None:
+def test_store_of_a_running_proxy_is_a_warning_with_its_address(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     store = Store(path)
     assert "another process uses it" in check(policies={"store": path}).problems[0]

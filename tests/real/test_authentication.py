@@ -205,7 +205,7 @@ def test_a_user_with_a_password_is_believed_by_broker_and_sluice(sluice: SluiceP
         assert {stream["client_role"] for stream in sluice.streams(topic)} == {"alice"}
 
 
-def test_a_verifying_broker_refuses_a_proxy_that_keeps_credentials(
+def test_verifying_broker_refuses_a_proxy_keeping_credentials(
     broker: StandaloneBroker, secret: Path, tmp_path: Path
 ) -> None:
     """So what `terminating` does is done by the credentials that it forwards, and by nothing else."""

@@ -288,7 +288,7 @@ def shown_by(url: str, files: Files) -> int:
         return int(str(certificate["serialNumber"]), 16)
 
 
-def test_new_connections_see_a_swapped_secret_and_open_ones_go_on(sluice: SluiceProcess, files: Files) -> None:
+def test_new_connections_see_swapped_secret_and_open_ones_go_on(sluice: SluiceProcess, files: Files) -> None:
     before = shown_by(sluice.tls_url, files)
     with client_of(sluice.tls_url, files) as client:
         producer = client.create_producer(topic_name(NAMESPACE, "swapped"))

@@ -149,7 +149,7 @@ def test_run_without_an_end_may_lack_what_no_heartbeat_covers(complete_s, said):
 
 
 @pytest.mark.parametrize(("complete_s", "said"), [(0, set()), (5, {"no streams"})])
-def test_streams_lines_that_no_heartbeat_covers_may_be_yet_to_come(complete_s, said):
+def test_stream_lines_no_heartbeat_covers_may_be_yet_to_come(complete_s, said):
     log = PlantedLog()
     for _ in range(60):
         log.limit(50, throttled_ms=0.0)

@@ -112,7 +112,7 @@ def test_line_that_begins_at_a_change_may_have_the_old_value() -> None:
 
 
 @pytest.mark.parametrize("rounding_us", [-2, -1, 0, 1, 2])
-def test_line_that_begins_at_a_change_is_known_in_spite_of_rounding(rounding_us: int) -> None:
+def test_line_that_begins_at_a_change_is_known_despite_rounding(rounding_us: int) -> None:
     """A line's begin is its end less its duration, which are rounded apart."""
     log = PlantedLog()
     for second in range(4):

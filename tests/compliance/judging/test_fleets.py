@@ -297,7 +297,7 @@ def test_a_restarted_member_is_one():
 
 
 @pytest.mark.parametrize("ahead_s", [-60, 60, 3600])
-def test_a_clock_that_is_known_to_be_ahead_makes_no_member_missing(ahead_s):
+def test_clock_known_to_be_ahead_makes_no_member_missing(ahead_s):
     lives = [("a", "b", 0, 600), ("c", "b", ahead_s, 600 + ahead_s)]
     clocks = {("a", "b"): MemberClock(0, 0), ("c", "b"): MemberClock(-ahead_s * SECOND, 1000)}
     assert missed(2, lives, clocks=clocks) == []

@@ -100,12 +100,12 @@ def test_late_deliveries_to_consumers_fail_no_send():
         (90.0, {"throttled_s": 3.0, "first": BEGIN, "last": END}, ""),
     ],
 )
-def test_limit_that_would_have_sufficed_is_that_of_the_fullest_time(asked, what, enough):
+def test_limit_that_would_have_sufficed_is_of_the_fullest_time(asked, what, enough):
     (limit,) = report_on(impacts=hurt(what), demands=[demand(asked)]).answers.limits
     assert sufficing(limit) == enough
 
 
-def test_demand_of_each_proxy_counts_where_no_fleet_shares_the_limit():
+def test_demand_of_each_proxy_counts_where_limit_is_not_shared():
     two = [demand(312.0), demand(480.0)]
     (limit,) = report_on(impacts=hurt(LATE), demands=two).answers.limits
     assert limit.suffices_messages == 480.0
@@ -119,7 +119,7 @@ def test_waits_are_those_of_all_messages_held_or_not():
     assert row.p50_ms == 32_768.0
 
 
-def test_observed_limit_held_nothing_and_says_what_enforcing_does():
+def test_observed_limit_held_nothing_and_says_what_it_would_hold():
     key: dict[str, Any] = {"direction": "publish", "tenant": "acme", "level": "topic", "name": TOPIC}
     values: dict[str, Any] = {"limit_messages": 20.0, "limit_bytes": None, "observed_s": 100.0, "first": BEGIN}
     row = ObservedFacts(**key, **values, would_throttle_s=80.0)

@@ -100,7 +100,7 @@ def test_rows_of_a_batch_that_was_given_up_are_in_no_table(spark, tmp_path, job)
     assert_all_there(spark, tmp_path / "out", tmp_path / "log")
 
 
-def test_a_day_is_closed_when_all_runs_are_past_it_or_it_is_long_ago(tmp_path):
+def test_day_closes_once_all_runs_are_past_it_or_it_is_long_ago(tmp_path):
     places = JobPlaces(f"{tmp_path}/out")
     for name, lines in (("a", over_midnight()), ("b", over_midnight("b")[:15])):
         write_file(tmp_path / "log", f"{name}.jsonl", lines)
@@ -112,7 +112,7 @@ def test_a_day_is_closed_when_all_runs_are_past_it_or_it_is_long_ago(tmp_path):
         assert closed_days(load(places), later, least_files=2) == ([DAY] if name == "b" else [])
 
 
-def test_days_before_those_that_are_kept_are_deleted_and_stay_counted(spark, tmp_path, job):
+def test_days_before_the_kept_ones_are_deleted_and_stay_counted(spark, tmp_path, job):
     write_file(tmp_path / "log", "a.jsonl", over_midnight())
     JobRun(spark, replace(job, with_usage=True), lambda _: None).once()
     before = json.loads((tmp_path / "out/summary.json").read_text())

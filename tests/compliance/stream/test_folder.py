@@ -105,7 +105,7 @@ def compacted(places):
     return ledger.totals
 
 
-def test_a_compacted_day_has_the_same_facts_and_a_late_file_opens_it_again(places, read):
+def test_compacted_day_keeps_its_facts_and_late_file_reopens_it(places, read):
     read("a", 0, 20)
     read("b", 20, 60)
     totals = compacted(places)
@@ -117,7 +117,7 @@ def test_a_compacted_day_has_the_same_facts_and_a_late_file_opens_it_again(place
     assert load(places).totals[DAY].rows == totals[DAY].rows + 7
 
 
-def test_a_compaction_that_ends_at_any_step_is_finished_by_the_next_run(places, read, monkeypatch):
+def test_compaction_ended_at_any_step_is_finished_by_the_next(places, read, monkeypatch):
     for name, first, last in (("a", 0, 20), ("b", 20, 60)):
         read(name, first, last, b"torn")
     shutil.copytree(places.out, f"{places.out}-before")
@@ -167,7 +167,7 @@ def test_days_that_are_not_kept_leave_their_facts(places, read):
     assert load(places).totals[DAY].rows == 33
 
 
-def test_files_that_the_log_no_longer_has_are_forgotten_once_compacted(places, read):
+def test_files_gone_from_the_log_are_forgotten_once_compacted(places, read):
     read("a", 0, 20)
     read("b", 20, 60)
     totals = compacted(places)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 FILES = 6
 
 
-def test_every_line_is_there_after_java_was_killed_and_then_the_driver(spark, tmp_path):
+def test_every_line_is_there_after_java_and_driver_are_killed(spark, tmp_path):
     """Copies and malformed lines are in the files and across them."""
     folder, out = tmp_path / "log", tmp_path / "out"
     lines = planted("killed", 1000).encoded()

@@ -28,7 +28,7 @@ class ParquetLake:
         self.commits += 1
 
 
-def test_a_table_has_each_line_once_whenever_it_is_brought_up_to_date(spark, tmp_path):
+def test_table_has_each_line_once_whenever_it_is_updated(spark, tmp_path):
     job, lake = Job(Source("files", "log"), Sink(), f"{tmp_path}/out"), ParquetLake(spark, tmp_path / "lake")
     lines = planted("p", 20).encoded()
     for name, part in (("a", [*lines[:20], lines[3]]), ("b", lines[20:40]), ("c", lines[35:])):

@@ -142,7 +142,7 @@ def test_tables_of_runs_and_gaps_have_what_is_missing():
     assert (run_table({}, {}).schema, gap_table({}).schema) == (RUNS, GAPS)
 
 
-def test_a_summary_counts_each_line_once_and_names_the_first_gaps():
+def test_summary_counts_each_line_once_and_names_first_gaps():
     log = planted("a", 100)
     day = day_of(log, lambda seq: seq % 2 == 1) + day_of(log, lambda seq: seq < 3) + DayFacts(malformed=7)
     told = summary({"2026-11-21": day}, BEGIN + timedelta(minutes=5))

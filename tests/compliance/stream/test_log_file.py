@@ -116,7 +116,7 @@ def test_a_packed_file_that_is_none_is_malformed(tmp_path):
     assert (told.rows, told.malformed) == (0, 1)
 
 
-def test_a_file_without_a_record_has_a_day_and_one_without_lines_none(read, tmp_path):
+def test_file_without_a_record_has_a_day_and_an_empty_one_none(read, tmp_path):
     told = read("torn.jsonl", b"torn")
     assert told.days == {NO_DAY: DayFacts(malformed=1)}
     assert read("empty.jsonl").days == {}
@@ -149,7 +149,7 @@ def test_a_file_has_no_facts_before_all_its_rows(tmp_path, monkeypatch):
     assert (tmp_path / "out/_work/files/a.json").exists()
 
 
-def test_names_are_such_as_hadoop_and_spark_take_and_no_two_are_one():
+def test_names_are_valid_for_hadoop_and_spark_and_distinct():
     names = ["a", "a~20", "a b", "größe", "x" * 300, "x" * 299 + "y", "p=1-b_2.c"]
     made = [name_of(f"{name}.jsonl") for name in names]
     assert len(set(made)) == len(names)

@@ -45,7 +45,7 @@ class FakeSpark:
     numCompletedTasks, numTasks = 2, 5  # noqa: N815 - the same
 
 
-def test_a_terminal_shows_each_step_and_the_tasks_done_and_cron_nothing():
+def test_terminal_shows_steps_and_tasks_done_and_cron_nothing():
     for is_terminal in (True, False):
         drawn = io.StringIO()
         with Progress(Console(file=drawn, force_terminal=is_terminal, width=200)) as shown:

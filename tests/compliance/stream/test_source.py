@@ -47,7 +47,7 @@ def sized(tmp_path, **sizes):
         write_file(tmp_path / "log", f"{name}.jsonl", [b"x" * (size - 1)])
 
 
-def test_large_files_have_a_task_of_their_own_and_small_ones_share(tmp_path, monkeypatch):
+def test_large_files_have_their_own_task_and_small_ones_share(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "TASK_BYTES", 100)
     monkeypatch.setattr(module, "TASK_FILES", 3)
     sized(tmp_path, a=10, b=500, c=100, d=60, e=20, f=10, g=10, h=5)

@@ -62,7 +62,7 @@ def test_producers_get_exclusive_access_in_the_order_they_ask(peers):
 
 
 @pytest.mark.parametrize("mode", [EXCLUSIVE, FENCING, WAITING])
-def test_others_are_refused_while_a_producer_has_exclusive_access(peers, mode):
+def test_others_are_refused_while_one_producer_is_exclusive(peers, mode):
     assert ask_access(peers[0], mode).producer_ready
     assert peers[1].open_producer().error == ServerError.ProducerBusy
     assert ask_access(peers[1], EXCLUSIVE).error == ServerError.ProducerFenced

@@ -302,7 +302,7 @@ def test_address_with_most_connections_makes_room_for_a_new_one(make_room) -> No
     assert not operator.is_gone
 
 
-def test_much_that_comes_at_once_reaches_aiohttp_in_pieces_and_in_order(make_room) -> None:
+def test_large_read_reaches_aiohttp_in_pieces_and_in_order(make_room) -> None:
     room = make_room()
     client, turns, sent = Client(room), list[int](), bytes(range(256)) * 1024
     inner = client.inner

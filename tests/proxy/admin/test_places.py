@@ -142,7 +142,7 @@ class Answers:
             self.untaken.taken(self.callbacks[name])
 
 
-def test_caller_with_the_most_untaken_bytes_loses_its_oldest_answer() -> None:
+def test_caller_with_most_untaken_bytes_loses_its_oldest_answer() -> None:
     answers = Answers(100)
     for name in ("a1", "b1", "a2", "a3"):
         answers.add(name, 25)
@@ -158,7 +158,7 @@ def test_caller_with_the_most_untaken_bytes_loses_its_oldest_answer() -> None:
     assert answers.lost == ["a1", "a2"], "one answer may be larger than all"
 
 
-def test_answers_that_are_taken_at_once_are_lost_beyond_twice_the_bytes() -> None:
+def test_answers_taken_at_once_are_lost_beyond_twice_the_bytes() -> None:
     answers = Answers(100)
     for name in ("a1", "a2", "b1", "b2"):
         answers.add(name, 50)
@@ -307,9 +307,7 @@ async def test_slow_reader_of_any_route_keeps_no_turn(
     await until(lambda: not any(each.size for each in admin.places._untaken.values()))
 
 
-async def test_backups_that_are_taken_slowly_are_lost_beyond_their_bytes(
-    make_admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_backups_taken_slowly_are_lost_beyond_their_bytes(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.admin.places.MOST_UNTAKEN_FILES", 1)
     monkeypatch.setattr("proxy.admin.places.SLOW_S", 0.0)
     readers = SlowReaders(monkeypatch)

@@ -241,7 +241,7 @@ def test_no_line_holds_what_a_terminal_would_obey(tmp_path: Any, limits: Any) ->
     ["listenn: 1\n", "admin: 0.0.0.0:1\n", "  tenants: {a: {publish: {messages: x}}}\n"],
     ids=["a key", "keys together", "a limit"],
 )
-def test_limits_that_were_read_beside_a_mistake_are_let_go_in_pieces(
+def test_limits_read_beside_a_mistake_are_let_go_in_pieces(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, mistake: str
 ) -> None:
     """Neither pydantic nor YAML's reader frees them in one call, for which the event loop would wait."""

@@ -134,7 +134,7 @@ def test_members_share_one_limit_and_take_over_what_one_leaves(members: Members)
     members.wait_settled()
 
 
-def test_a_change_through_one_member_holds_in_all_and_in_one_that_starts_later(members: Members) -> None:
+def test_change_through_one_member_holds_in_all_and_later_ones(members: Members) -> None:
     place = "/sluice/limits?direction=publish&setting=tenant&name=acme"
     members.end(NAMES[2])
     members.running[NAMES[0]].send("PUT", place, {"messages": "7/s"})
@@ -153,7 +153,7 @@ def test_another_member_coordinates_when_the_coordinator_ends(members: Members) 
     assert members.coordinator() != first
 
 
-def test_a_coordinator_that_stands_still_is_fenced_out_and_follows(members: Members) -> None:
+def test_coordinator_that_stands_still_is_fenced_out_and_follows(members: Members) -> None:
     first = members.coordinator()
     others = [name for name in NAMES if name != first]
     members.signal(first, signal.SIGSTOP)

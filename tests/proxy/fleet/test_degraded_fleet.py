@@ -26,7 +26,7 @@ def test_a_member_that_is_answered_is_not_degraded(world: World) -> None:
     assert other.fleet.shares_in_force().why == "as sluice-0 has granted them"
 
 
-def test_a_fleet_that_has_not_formed_is_told_with_cause_and_remedy(world: World) -> None:
+def test_fleet_not_formed_is_reported_with_cause_and_remedy(world: World) -> None:
     world.hub.is_cut = True
     member = world.join()
     world.hub.links[0].remedy = "start another one"
@@ -51,7 +51,7 @@ def test_a_fleet_that_has_not_formed_is_told_with_cause_and_remedy(world: World)
 
 
 @pytest.mark.parametrize(("refused", "part", "most"), [(False, "floor", "2.5 %"), (True, "fair", "50 %")])
-def test_a_member_that_is_cut_off_tells_its_part_and_who_coordinated(
+def test_member_cut_off_tells_its_part_and_last_coordinator(
     world: World, *, refused: bool, part: str, most: str
 ) -> None:
     _, other = world.join(), world.join()

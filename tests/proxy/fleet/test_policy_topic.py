@@ -257,7 +257,7 @@ async def test_store_follows_a_topic_that_is_newer_or_of_others(
     assert other.store.ahead_ns is None
 
 
-async def test_store_that_one_process_has_changed_is_given_to_the_topic(world: World) -> None:
+async def test_store_changed_by_one_process_is_given_to_the_topic(world: World) -> None:
     first = await world.join("a")
     await world.in_step()
     for key in (KEY, OTHER):

@@ -95,7 +95,7 @@ def test_torn_compressed_file_keeps_the_lines_of_whole_writes(tmp_path: Path) ->
             path.unlink()
 
 
-def test_damaged_compressed_file_keeps_the_lines_before_the_damage(tmp_path: Path) -> None:
+def test_damaged_compressed_file_keeps_lines_before_the_damage(tmp_path: Path) -> None:
     left, sizes = compressed(tmp_path, line(0), line(1))
     whole = left.read_bytes()
     left.write_bytes(whole[: sizes[0] - 3] + bytes([0xFF]) * 40_000)

@@ -217,7 +217,7 @@ def test_a_long_name_takes_a_bounded_part_of_a_line_and_is_like_no_other(letter)
 
 
 @pytest.mark.parametrize("odd", ["\x9b", "\u202e", "\u2028", "\x00", "\x7f", "\u2066"])
-def test_a_name_with_an_odd_character_is_shortened_and_like_no_other(odd):
+def test_name_with_an_odd_character_is_shortened_and_unique(odd):
     """A terminal that shows a line must not obey what a client chose."""
     first, second = in_log(f"orders{odd}x"), in_log(f"orders{odd}{odd}x")
     assert first.isprintable()

@@ -56,7 +56,7 @@ def test_interval_with_a_wait_has_lines_of_its_own(make_world: Make) -> None:
     assert spans(world, IntervalLine)[:4] == expected
 
 
-def test_streams_of_a_limit_that_is_reached_have_a_line_each_interval(make_world: Make) -> None:
+def test_streams_of_a_reached_limit_have_a_line_each_interval(make_world: Make) -> None:
     world = make_world(limits=BOTH, **STEADY)
     client, _ = publisher(world, producer(2), producer(3, f"{TOPIC}-other"))
     each_second(world, client, 3, 1, 2, 3)

@@ -228,7 +228,7 @@ async def test_blocks_hold_as_in_a_file_that_has_the_key_blocks(make_admin, tmp_
     assert (await sluice(admin, "diff", file)).exit_code == 0
 
 
-async def test_as_many_blocks_as_can_be_are_exchanged_for_as_many_others(make_admin, tmp_path, monkeypatch) -> None:
+async def test_most_possible_blocks_are_exchanged_for_as_many_others(make_admin, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("proxy.block_rules.MOST_RULES", 2)
     admin: Admin = await make_admin(blocks=[{"role": "a"}, {"role": "b"}])
     file = tmp_path / "limits.yaml"

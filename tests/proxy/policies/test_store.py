@@ -242,7 +242,7 @@ def test_it_is_not_closed_under_who_writes_and_afterwards_says_that_it_is_closed
 
 
 @pytest.mark.parametrize("content", [b"", b"something else " * 100], ids=["empty", "text"])
-def test_a_store_that_is_refused_is_named_once_and_no_lock_is_left(path: Path, content: bytes) -> None:
+def test_refused_store_is_named_once_and_leaves_no_lock(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(StoreError) as refused:
         Store(path)
@@ -250,7 +250,7 @@ def test_a_store_that_is_refused_is_named_once_and_no_lock_is_left(path: Path, c
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_a_store_that_is_no_file_is_named_once_and_no_lock_is_left(path: Path) -> None:
+def test_store_that_is_no_file_is_named_once_and_leaves_no_lock(path: Path) -> None:
     os.mkfifo(path)
     with pytest.raises(StoreError) as refused:
         Store(path)

@@ -300,7 +300,7 @@ def test_a_subscribe_limit_is_refused_by_what_may_come_at_once() -> None:
             )
 
 
-def test_a_topics_value_is_measured_by_the_wider_one_that_it_would_hide() -> None:
+def test_topics_value_is_measured_by_the_wider_one_it_would_hide() -> None:
     service = with_file({"namespaces": {"acme/shop": {"publish": {"messages": 5}}}})
     with closing(service.store):
         with pytest.raises(BeyondError, match=r"the operator gives messages 5 here \(file\)"):

@@ -119,7 +119,7 @@ def test_clients_that_leave_before_their_step_cost_none(world: World, authoritie
     assert not world.loop.trouble
 
 
-def test_what_follows_the_handshake_in_one_read_is_heard_at_its_step(world: World, authorities: Authorities) -> None:
+def test_bytes_read_with_the_handshake_are_heard_at_their_step(world: World, authorities: Authorities) -> None:
     client = world.tls_client(authorities.client())
     while not client.tries_handshake():
         client.send_records(client.records())

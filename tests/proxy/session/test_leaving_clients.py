@@ -250,7 +250,7 @@ def test_request_without_answer_is_awaited_for_a_second(world: World) -> None:
     assert client.heard_names() == ["CLOSE_PRODUCER", "CLOSE_PRODUCER"]
 
 
-def test_producer_that_waits_for_access_leaves_with_its_connection(world: World) -> None:
+def test_producer_waiting_for_access_leaves_with_its_connection(world: World) -> None:
     client, broker = world.pair(TARGET)
     client >> producer(producer_access_mode=2)
     broker << "PRODUCER"
