@@ -82,17 +82,16 @@ def _count(native: Native, per_chunk: int, size: int, *, chunks: int) -> dict[st
         out = folder / "callgrind.out"
         with running(PeerPlan(SLUICE, partial(_command, out)), folder, sink.port) as peer:
             here, there = Stage(native, sink, {}, {}, 0.0, folder).producers(peer.port, 1)
-            _send(native, (here[0], there[0]), frame * per_chunk, per_chunk, _WARM)
+            _send(native, here[0], there[0], frame * per_chunk, per_chunk, _WARM)
             _run(["callgrind_control", "--instr=on", str(peer.pid)])
-            _send(native, (here[0], there[0]), frame * per_chunk, per_chunk, chunks)
+            _send(native, here[0], there[0], frame * per_chunk, per_chunk, chunks)
             _run(["callgrind_control", "--instr=off", str(peer.pid)])
             close_all([*here, *there])
         annotated = _run(["callgrind_annotate", "--auto=no", "--threshold=100", "--show=Ir", str(out)])
     return {layer: count / chunks for layer, count in layers(annotated.splitlines()).items()}
 
 
-def _send(native: Native, ends: tuple[socket, socket], chunk: bytes, per_chunk: int, times: int) -> None:
-    here, there = ends
+def _send(native: Native, here: socket, there: socket, chunk: bytes, per_chunk: int, times: int) -> None:
     for _ in range(times):
         here.sendall(chunk)
         if native.receive([there], wanted=per_chunk).frames != [per_chunk]:

@@ -176,14 +176,16 @@ class Native:
         self,
         connections: Sequence[socket.socket],
         frame: bytes,
-        numbered: tuple[int, int],
+        *,
+        sequence_at: int,
+        first_sequence: int,
         interval_s: float,
         count: int,
     ) -> list[list[float]]:
         """Send a frame each `interval_s`, by turns on each connection, and await its answer; what each took, seconds.
 
-        `numbered` is the position of the sequence id in the frame, and the first id of each connection; `count` is the
-        number of frames of each.
+        `sequence_at` is the position of the sequence id in the frame, `first_sequence` the first id of each connection,
+        and `count` the number of frames of each.
 
         Raises:
             BenchError: If a connection fails.
@@ -192,7 +194,7 @@ class Native:
         took = (ctypes.c_int64 * (count * several))()
         failed = self._library.ask(
             _numbers(connections), several, ctypes.create_string_buffer(frame), ctypes.c_int64(len(frame)),
-            ctypes.c_int64(numbered[0]), ctypes.c_int64(numbered[1]), ctypes.c_int64(round(interval_s * _NS)),
+            ctypes.c_int64(sequence_at), ctypes.c_int64(first_sequence), ctypes.c_int64(round(interval_s * _NS)),
             ctypes.c_int64(count * several), took,
         )  # fmt: skip
         if failed:

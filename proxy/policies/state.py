@@ -149,7 +149,7 @@ class PolicyState:
         targets = layered_targets(key)
         files = [self.layers.written(Layer.FILE, target) for _, target in targets]
         values = tuple(
-            (*layered, _value(layered, key, kept, file)) for layered, file in zip(targets, files, strict=True)
+            (*layered, _value(*layered, key, kept, file)) for layered, file in zip(targets, files, strict=True)
         )
         return Meaning(key, kept, values)
 
@@ -184,7 +184,7 @@ class PolicyState:
             if self.layers.written(layer, target) is not None:
                 key = key_of(target, layer)
                 kept = self.store.read(key)
-                yield Meaning(key, kept, ((layer, target, _value((layer, target), key, kept, file)),))
+                yield Meaning(key, kept, ((layer, target, _value(layer, target, key, kept, file)),))
 
     def lay_file(
         self, file: FilePolicies, changed: Mapping[PolicyTarget, Value | None], over: Iterable[Meaning] = ()
@@ -213,11 +213,11 @@ class PolicyState:
         self.layers.attach(of_tenants, {**self._others.file.groups_of_namespaces, **self._others.attached["namespace"]})
 
 
-def _value(layered: tuple[Layer, PolicyTarget], key: PolicyKey, kept: str | None, file: Value | None) -> Value | None:
+def _value(layer: Layer, target: PolicyTarget, key: PolicyKey, kept: str | None, file: Value | None) -> Value | None:
     """Return the value of a body at a target; numbers that Pulsar's tools set have the mode of the file's limit."""
     if kept is None:
         return None
-    (layer, (about, _, name)), mode = layered, file.limit.mode if file else "enforce"
+    (about, _, name), mode = target, file.limit.mode if file else "enforce"
     if layer is Layer.TENANT:
         mode = "enforce"  # the file's mode holds: see `limiter.policies.stricter`
     limit = (

@@ -77,11 +77,8 @@ class Deadlines(Generic[T]):
                 del self._due[entry]
                 self._late(entry)
         finally:  # the deadlines of others end, even if one call fails
-            self._look_again(loop)
-
-    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._due and self._timer is None:
-            self._timer = loop.call_at(next(iter(self._due.values())), self._look)
+            if self._due and self._timer is None:
+                self._timer = loop.call_at(next(iter(self._due.values())), self._look)
 
 
 _OVER: Final = object()

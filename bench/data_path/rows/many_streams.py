@@ -104,12 +104,12 @@ def _measure_held(load: Held, stage: Stage, name: str) -> Sample:
     with stage.started(sluice_plan(limits(load))) as peer:
         here, there = stage.producers(peer.port, load.connections, load.streams)
         silent = meters.resident_bytes(peer.pid)
-        _pass_once(load, stage, (here, there))
+        _pass_once(load, stage, here, there)
         if scrape(peer.spare_port).values[_MEMORY]:
             raise BenchError("Sluice held what is within the limit: memory cannot be told from that of active streams")
         empty, live = meters.resident_bytes(peer.pid), Live(len(there))
         meters.forget_peak(peer.pid)
-        with _offering(load, stage, (here, there), live, _BURST_OVER_S + load.window_s):
+        with _offering(load, stage, here, there, live, _BURST_OVER_S + load.window_s):
             time.sleep(_BURST_OVER_S)
             before, clock = scrape(peer.spare_port), CpuClock(peer.pid)
             rate = load.passing(live)
@@ -129,14 +129,13 @@ def _free(load: Held, stage: Stage, peer: RunningPeer) -> float:
     """The rate of the same load in the limit's unit where nothing is held: as much as the machine can."""
     here, there = stage.producers(peer.port, load.connections, load.streams)
     live = Live(len(there))
-    with _offering(load, stage, (here, there), live, _BURST_OVER_S + load.window_s):
+    with _offering(load, stage, here, there, live, _BURST_OVER_S + load.window_s):
         time.sleep(_BURST_OVER_S)
         return load.passing(live)
 
 
-def _pass_once(load: Held, stage: Stage, ends: tuple[list[socket], list[socket]]) -> None:
+def _pass_once(load: Held, stage: Stage, here: list[socket], there: list[socket]) -> None:
     """Pass an entry of each stream within the limit, which makes the objects to read, follow and log it."""
-    here, there = ends
     wanted = load.connections * load.streams
     with beside(partial(stage.native.receive, there, wanted=wanted)) as receiving:
         for connection in here:
@@ -147,10 +146,9 @@ def _pass_once(load: Held, stage: Stage, ends: tuple[list[socket], list[socket]]
 
 
 def _offering(
-    load: Held, stage: Stage, ends: tuple[list[socket], list[socket]], live: Live, seconds: float
+    load: Held, stage: Stage, here: list[socket], there: list[socket], live: Live, seconds: float
 ) -> ExitStack:
     """While the block runs, all streams are offered as fast as they are taken, and what arrives is counted."""
-    here, there = ends
     chunk, size = wire.many(load.entries), len(wire.send_frame(load.size).frame)
     stack = ExitStack()
     stack.callback(close_all, there)
@@ -201,8 +199,8 @@ def log_row(load: Load) -> DataRow:
 def _measure_log(load: Load, stage: Stage, name: str) -> Sample:
     with stage.started(stage.plans[name]) as logging, stage.started(sluice_plan(is_logging=False)) as silent:
         steady, full = partial(_steadily, load, stage), partial(_fully, load, stage)
-        core, idle = _by_turns(load, stage, (logging, silent), steady)
-        quick, free = _by_turns(load, stage, (logging, silent), full)
+        core, idle = _by_turns(load, stage, logging, silent, steady)
+        quick, free = _by_turns(load, stage, logging, silent, full)
     return {
         "core": (core.core - idle.core) * 100,
         "idle": idle.core * 100,
@@ -214,10 +212,9 @@ def _measure_log(load: Load, stage: Stage, name: str) -> Sample:
 
 
 def _by_turns(
-    load: Load, stage: Stage, peers: tuple[RunningPeer, RunningPeer], offer: Offer
+    load: Load, stage: Stage, one: RunningPeer, other: RunningPeer, offer: Offer
 ) -> tuple[WindowCost, WindowCost]:
     """Measure two windows of each peer, in turns, so that trends meet both alike; return the means."""
-    one, other = peers
     turns = [_window(load, stage, peer, offer) for peer in (one, other, other, one)]
     return _mean(turns[0], turns[3]), _mean(turns[1], turns[2])
 

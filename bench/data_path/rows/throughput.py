@@ -199,8 +199,14 @@ def asked(stage: Stage, ports: Sequence[int], rate: int, count: int) -> list[lis
             there += reached
         answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
         with beside(lambda: stage.native.receive(there, answer, wanted=count * len(ports))):
-            numbered = (send.sequence_at, wire.FIRST_SEQUENCE)
-            return stage.native.ask(here, send.frame, numbered, 1 / rate, count)
+            return stage.native.ask(
+                here,
+                send.frame,
+                sequence_at=send.sequence_at,
+                first_sequence=wire.FIRST_SEQUENCE,
+                interval_s=1 / rate,
+                count=count,
+            )
 
 
 _CLOSED_BY = (BARE, HAPROXY, ZERO_COPY, COPYING, PARSING, SLUICE)

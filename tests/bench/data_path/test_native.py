@@ -131,9 +131,10 @@ def test_each_question_gets_its_answer_by_turns_on_each_connection(native):
     ends = [socket.socketpair() for _ in range(2)]
     here, there = [list(side) for side in zip(*ends, strict=True)]
     send, receipt = wire.send_frame(100), wire.receipt()
+    sequence = {"sequence_at": send.sequence_at, "first_sequence": wire.FIRST_SEQUENCE}
     answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, wire.FIRST_SEQUENCE)
     with beside(lambda: native.receive(there, answer, wanted=40)) as receiving:
-        took = native.ask(here, send.frame, (send.sequence_at, wire.FIRST_SEQUENCE), 0.0001, 20)
+        took = native.ask(here, send.frame, **sequence, interval_s=0.0001, count=20)
     assert receiving.result().frames == [20, 20]
     assert [len(each) for each in took] == [20, 20]
     assert min(map(min, took)) > 0
@@ -145,8 +146,9 @@ def test_a_connection_that_ends_while_an_answer_is_awaited_is_an_error(native):
     here, there = socket.socketpair()
     there.close()
     send = wire.send_frame(100)
+    sequence = {"sequence_at": send.sequence_at, "first_sequence": wire.FIRST_SEQUENCE}
     with pytest.raises(BenchError, match="failed"):
-        native.ask([here], send.frame, (send.sequence_at, wire.FIRST_SEQUENCE), 0.0001, 1)
+        native.ask([here], send.frame, **sequence, interval_s=0.0001, count=1)
     with pytest.raises(BenchError, match="failed"):
         native.send_paced([here], send.frame, 0.0001, 1)
     here.close()
