@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 
-def broker(  # noqa: PLR0913 - each parameter is an option of the command line
+def broker(
     *,
     listen: Annotated[
         str,
@@ -76,7 +76,7 @@ def broker(  # noqa: PLR0913 - each parameter is an option of the command line
         raise typer.Exit(1) from None
 
 
-def load(  # noqa: PLR0913 - each parameter is an option of the command line
+def load(
     *,
     service_url: Annotated[
         str, typer.Option(help="Where producers connect: pulsar://HOST:PORT of Sluice, or pulsar+ssl://HOST:PORT.")

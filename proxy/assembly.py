@@ -143,8 +143,9 @@ class Proxy:
             self.intervals = Intervals(
                 self.access,
                 self.totals,
-                (config.access_log.interval, config.access_log.steady_interval),
                 self.engine,
+                interval_s=config.access_log.interval,
+                steady_s=config.access_log.steady_interval,
             )
             self._link = None if self.fleet is None else link_of(self.config, self.engine)
             kept_blocks = KeptBlocks(self.engine.blocklist)

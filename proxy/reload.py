@@ -95,7 +95,7 @@ class Reloader:
         measure: Measures the part of this work that the loop does, as a context.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         config: Config,
         read: Callable[[], Config],

@@ -53,7 +53,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 @asks_proxy
-def doctor(  # noqa: PLR0913 - one for each option
+def doctor(
     *,
     admin: AdminOptions,
     broker_admin: BrokerAdminUrl = "",

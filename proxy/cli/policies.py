@@ -279,7 +279,7 @@ DryKick = Annotated[bool, typer.Option("--dry-run", help="Only count what would 
 
 
 @asks_proxy
-def kick(  # noqa: PLR0913 - one for each option
+def kick(
     *,
     admin: AdminOptions,
     tenant: OneTenant = None,

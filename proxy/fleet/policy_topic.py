@@ -168,7 +168,7 @@ class PolicyTopic:
         problem: Why the topic is not reached, and the remedy; empty if it is.
     """
 
-    def __init__(  # noqa: PLR0913 - what its Args say
+    def __init__(
         self,
         topic: str,
         brokers: tuple[Endpoint, ...],

@@ -111,7 +111,7 @@ class FleetService:
         lease_ends: How often the lease has ended without an answer.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(
         self,
         config: Fleet,
         name: str,

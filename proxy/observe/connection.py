@@ -32,7 +32,7 @@ class Connection:
         "role_is_proved",
     )
 
-    def __init__(  # noqa: PLR0913 - a record, and no dataclass: compiled, these have no slots
+    def __init__(
         self,
         connection_id: int,
         client_address: str = "",

@@ -75,27 +75,31 @@ class Intervals:
     Args:
         log: Gets the lines.
         totals: Gets the sums by namespace.
-        lengths_s: Seconds between lines, and between those of steady streams and limiters.
         observed: The streams and limiters whose counts these are.
-        clocks: Monotonic nanoseconds, and nanoseconds since 1970.
+        interval_s: Seconds between lines.
+        steady_s: Seconds between the lines of steady streams and limiters.
+        clock: Monotonic nanoseconds.
+        wall: Nanoseconds since 1970.
     """
 
     def __init__(
         self,
         log: AccessLog,
         totals: NamespaceTotals,
-        lengths_s: tuple[float, float],
         observed: Observed,
-        clocks: tuple[Callable[[], int], Callable[[], int]] = (time.monotonic_ns, time.time_ns),
+        *,
+        interval_s: float,
+        steady_s: float,
+        clock: Callable[[], int] = time.monotonic_ns,
+        wall: Callable[[], int] = time.time_ns,
     ) -> None:
         self._log = log
         self._lines = log.periodic(observed.registry)
         self._tally = CounterSnapshot(totals)
-        interval_s, steady_s = lengths_s
         self._interval = round(interval_s * 1e9)
         longest_ns = round(steady_s * 1e9) if steady_s > interval_s and log.files is not None else 0
         self._steady = SteadyLines(self._lines, self._tally, longest_ns)
-        self._clock, self._wall = clocks
+        self._clock, self._wall = clock, wall
         self._journal = observed.journal
         self._registry = observed.registry
         self._refusals = observed.refusals

@@ -67,7 +67,7 @@ class Engine:
         sends_proxy_header: Connections to brokers begin with a PROXY protocol header.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say; all that sessions share
+    def __init__(
         self,
         config: Config,
         policies: Policies,

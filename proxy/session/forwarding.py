@@ -166,8 +166,10 @@ class Forwarding:
         )
         self._probes: tuple[tuple[PeerTransport, PeerProbe], ...] = ()
         """Made when a pause lasts: most sessions have none."""
-        paths, reply = (self.to_broker, self.to_client), to_client.reply
-        self._streams = streams = Streams(engine, connection, admission, paths, self._requests, memory, reply)
+        reply = to_client.reply
+        self._streams = streams = Streams(
+            engine, connection, admission, self.to_broker, self.to_client, self._requests, memory, reply
+        )
         self.blocks = SessionBlocks(engine.blocklist, streams, reply)
         lookups = SessionLookups(
             engine,

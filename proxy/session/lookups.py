@@ -135,7 +135,7 @@ class SessionLookups:
         "_watchers",
     )
 
-    def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
+    def __init__(  # noqa: PLR0913 - what its Args say
         self,
         engine: Engine,
         slots: Claim,

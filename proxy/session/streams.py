@@ -140,7 +140,8 @@ class Streams:
         engine: Has the limits of the streams.
         connection: The client's connection.
         admission: Bounds the number of streams and the rate of subscribing.
-        paths: The data path of producers, and that of consumers.
+        to_broker: The data path of producers.
+        to_client: The data path of consumers.
         requests: The pending requests, for those of the proxy's own.
         memory: Counts the memory of the streams.
         reply: Sends a frame to the client.
@@ -171,14 +172,15 @@ class Streams:
         engine: Engine,
         connection: Connection,
         admission: SessionAdmission,
-        paths: tuple[DataPath, DataPath],
+        to_broker: DataPath,
+        to_client: DataPath,
         requests: Requests,
         memory: Claim,
         reply: Callable[[bytes], None],
     ) -> None:
         self._engine = engine
         self.connection = connection
-        self._to_broker, self._to_client = paths
+        self._to_broker, self._to_client = to_broker, to_client
         self._requests = requests
         self._memory = memory
         self._reply = reply

@@ -305,12 +305,18 @@ class World:
         self.totals = NamespaceTotals()
         self.files = RecordingFiles()
         self.access = AccessLog(Writer("test-proxy", "boot", "1.0", shown), cast("LogFiles", self.files))
-        clocks = (self.clock, lambda: WALL_START_NS + self.clock.now)
         log = self.config.access_log
         policies = policies_of(self.config.limits, self.config.admission.subscribe_rate_per_consumer)
         self.engine = Engine(self.config, policies, self.counters, self.clock)
-        lengths_s = (log.interval, log.steady_interval)
-        self.intervals = Intervals(self.access, self.totals, lengths_s, self.engine, clocks)
+        self.intervals = Intervals(
+            self.access,
+            self.totals,
+            self.engine,
+            interval_s=log.interval,
+            steady_s=log.steady_interval,
+            clock=self.clock,
+            wall=lambda: WALL_START_NS + self.clock.now,
+        )
         self.session_log = SessionLog(self.counters, self.intervals, self.access, self.clock)
         self.loop.run(self.intervals.start)
         self.sessions: list[Session] = []

@@ -50,7 +50,7 @@ def make_server(broker: str, listen: str = "127.0.0.1:0", most: int | None = Non
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     engine = Engine(config, policies_of(config.limits), counters)
-    intervals = Intervals(access, NamespaceTotals(), (1, 0), engine)
+    intervals = Intervals(access, NamespaceTotals(), engine, interval_s=1, steady_s=0)
     return Server(engine, SessionLog(counters, intervals, access), most=most)
 
 

@@ -50,7 +50,7 @@ class Served:
         config = Config.model_validate(settings)
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
         self.engine = Engine(config, policies_of(config.limits), self.counters)
-        intervals = Intervals(access, NamespaceTotals(), (1, 0), self.engine)
+        intervals = Intervals(access, NamespaceTotals(), self.engine, interval_s=1, steady_s=0)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
 
     async def start(self) -> list[str]:

@@ -72,14 +72,14 @@ class Opened:
         self.to_broker, self.to_client = path(SEND, self.asked), path(MESSAGE, self.written)
         connection = Connection(1, address)
         admission = SessionAdmission(world.engine.admission, connection, world.engine.refusals)
-        relays = self.to_broker, self.to_client
         self.memory = world.engine.memory_of(connection)
         self.requests = Requests(self.memory, world.counters)
         self.streams = Streams(
             world.engine,
             connection,
             admission,
-            relays,
+            self.to_broker,
+            self.to_client,
             self.requests,
             self.memory,
             self.told.append,

@@ -84,7 +84,7 @@ class Proxy:
         config = Config.model_validate({"listen": "127.0.0.1:0", "connect_timeout": "5s", "linger": "1s", **settings})
         self.counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
         self.engine = Engine(config, policies_of(config.limits), self.counters)
-        intervals = Intervals(access, NamespaceTotals(), (1, 0), self.engine)
+        intervals = Intervals(access, NamespaceTotals(), self.engine, interval_s=1, steady_s=0)
         self.server = Server(self.engine, SessionLog(self.counters, intervals, access))
         self.address = ""
 
