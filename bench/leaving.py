@@ -405,7 +405,8 @@ def taken_over(scene: LeavingScene) -> Sample:
 
 def replaced(scene: LeavingScene) -> Sample:
     """Two processes on one port are replaced, one after the other."""
-    with _sluice(scene, "both", processes=2) as sluice:
+    namespaces = {"admin_forward": {"url": scene.broker.admin_url}} if scene.broker.admin_url else {}
+    with _sluice(scene, "both", processes=2, **namespaces) as sluice:
         port = int(sluice.admin_url.rpartition(":")[2])
         if not wait_until(lambda: meters.scrape(port).values.get("sluice_fleet_members") == 2, _PATIENCE_S):
             raise BenchError(f"the two processes have not formed their fleet within {_PATIENCE_S:g} s")
@@ -507,7 +508,6 @@ ROWS: tuple[LeavingRow, ...] = (
             True,
         )
         for name, text, way, more in _WAYS
-        if way is not replaced
     ),
 )
 TEXT = """\
@@ -529,8 +529,7 @@ How it is measured:
   topics. The others are consumers, each with an Exclusive subscription of its own.
 - **Pause of a producer**: the time between two receipts, beyond its period.
 - **Wait of a consumer**: the time from the receipt of a message until it arrives.
-- **Brokers** are the stand-in and a real Pulsar {pulsar} standalone, which syncs nothing. Processes
-  that are replaced are measured before the stand-in alone.
+- **Brokers** are the stand-in and a real Pulsar {pulsar} standalone, which syncs nothing.
 - **Got twice**: messages that a consumer had not acknowledged at the broker when it left. Clients
   send acknowledgements each 0.1 s. The figure of the unload differs as much from run to run.
 - **Times** are the defaults of `drain`. Sluice has limits that nothing reaches.

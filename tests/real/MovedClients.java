@@ -1,88 +1,106 @@
-import java.nio.charset.StandardCharsets;
+import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
-import org.apache.pulsar.client.api.MessageListener;
+import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.ProducerBuilder;
 import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.PulsarClientException;
+import org.apache.pulsar.client.api.SubscriptionType;
+import org.apache.pulsar.client.api.transaction.Transaction;
 
 /**
  * Clients that each publish to a topic and consume from it until a line of input comes. Then prints what became of all:
  * {@code sent 100 failed 0 lacking 0 twice 1 disordered 0 longest 120}, the last being milliseconds until a receipt. The
  * clients' own log goes to the output as well.
  *
- * <p>Arguments: service URL, begin of the topics' names, number of clients, milliseconds between two messages.
+ * <p>Arguments: service URL, begin of the topics' names, milliseconds between two messages, and the kind of each client:
+ * a type of subscription, {@code Reader}, {@code Chunks} or {@code Transactions}.
  */
 public class MovedClients {
 
+    private static final int CHUNK = 1000;
     private static final AtomicInteger FAILED = new AtomicInteger();
     private static final AtomicLong LONGEST = new AtomicLong();
 
     public static void main(String[] arguments) throws Exception {
-        int count = Integer.parseInt(arguments[2]);
-        long pauseMs = Long.parseLong(arguments[3]);
-        List<Producer<byte[]>> producers = new ArrayList<>();
-        List<Arrivals> arrivals = new ArrayList<>();
-        for (int number = 0; number < count; number++) {
-            PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).build();
-            String topic = arguments[1] + number;
-            arrivals.add(new Arrivals());
-            client.newConsumer().topic(topic).subscriptionName("s").messageListener(arrivals.get(number)).subscribe();
-            producers.add(client.newProducer().topic(topic).sendTimeout(0, TimeUnit.SECONDS).create());
+        List<One> all = new ArrayList<>();
+        for (int number = 3; number < arguments.length; number++) {
+            all.add(new One(arguments[0], arguments[1] + number, arguments[number]));
         }
         System.out.println("ready");
-        List<CompletableFuture<?>> receipts = new ArrayList<>();
-        int rounds = 0;
-        for (; System.in.available() == 0; rounds++) {
-            for (Producer<byte[]> producer : producers) {
-                receipts.add(send(producer, rounds));
+        while (System.in.available() == 0) {
+            for (One each : all) {
+                each.send();
             }
-            Thread.sleep(pauseMs);
+            Thread.sleep(Long.parseLong(arguments[2]));
         }
-        for (CompletableFuture<?> receipt : receipts) {
-            receipt.get(60, TimeUnit.SECONDS);
-        }
+        int sent = 0;
         int lacking = 0;
         int twice = 0;
         int disordered = 0;
-        for (Arrivals each : arrivals) {
-            lacking += rounds - each.awaited(rounds);
+        for (One each : all) {
+            each.await();
+            sent += each.sent;
+            lacking += each.sent - each.got.size();
             twice += each.twice;
             disordered += each.disordered;
         }
-        System.out.println("sent " + receipts.size() + " failed " + FAILED + " lacking " + lacking + " twice " + twice
+        System.out.println("sent " + sent + " failed " + FAILED + " lacking " + lacking + " twice " + twice
                 + " disordered " + disordered + " longest " + LONGEST);
         Runtime.getRuntime().halt(0);
     }
 
-    private static CompletableFuture<?> send(Producer<byte[]> producer, int number) {
-        long sentAt = System.nanoTime();
-        byte[] content = Integer.toString(number).getBytes(StandardCharsets.UTF_8);
-        return producer.sendAsync(content).handle((id, error) -> {
-            LONGEST.accumulateAndGet(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - sentAt), Math::max);
-            return error == null ? 0 : FAILED.incrementAndGet();
-        });
-    }
+    /** One client with a producer, and a consumer or a reader; each message that comes is acknowledged at once. */
+    private static final class One {
 
-    /** The numbers that one consumer got, each acknowledged at once. */
-    private static final class Arrivals implements MessageListener<byte[]> {
-
+        private final PulsarClient client;
+        private final Producer<byte[]> producer;
+        private final String kind;
         private final Set<Integer> got = new HashSet<>();
+        private final List<CompletableFuture<?>> receipts = new ArrayList<>();
+        private CompletableFuture<?> before = CompletableFuture.completedFuture(null);
+        private int sent;
         private int last = -1;
         private int twice;
         private int disordered;
 
-        @Override
-        public synchronized void received(Consumer<byte[]> consumer, Message<byte[]> message) {
-            int number = Integer.parseInt(new String(message.getData(), StandardCharsets.UTF_8));
+        private One(String url, String topic, String kind) throws PulsarClientException {
+            this.kind = kind;
+            boolean isTransactional = kind.equals("Transactions");
+            client = PulsarClient.builder().serviceUrl(url).enableTransaction(isTransactional).build();
+            if (kind.equals("Reader")) {
+                client.newReader().topic(topic).startMessageId(MessageId.earliest)
+                        .readerListener((reader, message) -> take(message)).create();
+            } else {
+                boolean isType = !isTransactional && !kind.equals("Chunks");
+                SubscriptionType type = isType ? SubscriptionType.valueOf(kind) : SubscriptionType.Exclusive;
+                client.newConsumer().topic(topic).subscriptionName("s").subscriptionType(type)
+                        .messageListener(this::received).subscribe();
+            }
+            ProducerBuilder<byte[]> builder = client.newProducer().topic(topic).sendTimeout(0, TimeUnit.SECONDS);
+            if (kind.equals("Chunks")) {
+                builder.enableBatching(false).enableChunking(true).chunkMaxMessageSize(CHUNK);
+            }
+            producer = builder.create();
+        }
+
+        private void received(Consumer<byte[]> consumer, Message<byte[]> message) {
+            take(message);
             consumer.acknowledgeAsync(message);
+        }
+
+        private synchronized void take(Message<byte[]> message) {
+            int number = ByteBuffer.wrap(message.getData()).getInt();
             if (!got.add(number)) {
                 twice++;
             } else if (number < last) {
@@ -92,12 +110,49 @@ public class MovedClients {
             notifyAll();
         }
 
-        private synchronized int awaited(int count) throws InterruptedException {
+        private void send() {
+            byte[] content = ByteBuffer.allocate(kind.equals("Chunks") ? 3 * CHUNK : 4).putInt(sent++).array();
+            if (kind.equals("Transactions")) {
+                before = before.thenCompose(nothing -> inTransaction(content));  // one after the other
+                receipts.add(before);
+            } else {
+                receipts.add(counted(producer.newMessage().key("k").value(content).sendAsync()));
+            }
+        }
+
+        private CompletableFuture<?> inTransaction(byte[] content) {
+            return counted(client.newTransaction().withTransactionTimeout(60, TimeUnit.SECONDS).build()
+                    .thenCompose((Transaction one) -> {
+                        CompletableFuture<MessageId> receipt;
+                        try {
+                            receipt = producer.newMessage(one).value(content).sendAsync();
+                        } catch (RuntimeException error) {
+                            throw new CompletionException(error);
+                        }
+                        return receipt.thenCompose(id -> one.commit());
+                    }));
+        }
+
+        private CompletableFuture<?> counted(CompletableFuture<?> receipt) {
+            long sentAt = System.nanoTime();
+            return receipt.handle((id, error) -> {
+                LONGEST.accumulateAndGet(TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - sentAt), Math::max);
+                if (error != null) {
+                    System.out.println(kind + ": " + error);
+                    FAILED.incrementAndGet();
+                }
+                return null;
+            });
+        }
+
+        private synchronized void await() throws Exception {
+            for (CompletableFuture<?> receipt : receipts) {
+                receipt.get(60, TimeUnit.SECONDS);
+            }
             long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
-            while (got.size() < count && System.nanoTime() < end) {
+            while (got.size() < sent && System.nanoTime() < end) {
                 wait(100);
             }
-            return got.size();
         }
     }
 }

@@ -2,7 +2,7 @@
 // "sent 100 failed 0 lacking 0 twice 1 disordered 0 longest 120", the last being milliseconds until a receipt. The
 // clients' own lines above INFO go to the output as well.
 //
-// Arguments: service URL, begin of the topics' names, number of clients, milliseconds between two messages.
+// Arguments: service URL, begin of the topics' names, milliseconds between two messages, number of clients.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	count, pauseMs := number(os.Args[3]), number(os.Args[4])
+	pauseMs, count := number(os.Args[3]), number(os.Args[4])
 	lines := logrus.New()
 	lines.SetOutput(os.Stdout)
 	lines.SetLevel(logrus.WarnLevel)
