@@ -24,6 +24,9 @@ from compliance.judging.lines import (
     place_of,
 )
 
+HANDED_OVER = 1.01e-6
+"""The part of its limit, and a rounding, that a process keeps which has handed the limit over to the process that takes
+its place: a millionth. Its tokens went with it."""
 _THOUSANDTH = 0.001
 """Lines have balances in thousandths of a token."""
 
@@ -116,7 +119,7 @@ class BalanceBounds:
             self.least *= min(rate, self.made_low) / min(self.rate, self.made_low)
         self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
-            self.least = min(self.least, burst)
+            self.least = -inf if rate <= self.rate * HANDED_OVER else min(self.least, burst)
         self.most = min(self.most, burst + 1)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:

@@ -20,6 +20,7 @@ import yaml
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_port
 from proxy.takeover import ABORT, GO, READY, Door
+from tests.compliance.real_log import judged_compliant
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.waiting import PATIENCE_S, wait_for
 
@@ -197,6 +198,7 @@ def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
         broker.wait(30)
     passed = json.loads(counts.read_text())["topics"][LIMITED]["received_messages"]
     assert rate * lasted * 0.8 <= passed <= rate * (lasted + 2) + times + 1
+    assert judged_compliant(tmp_path / "access-log") == {"publish"}
 
 
 def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: str) -> None:

@@ -328,6 +328,13 @@ def test_a_token_that_is_granted_twice_shows_in_the_books():
     assert doubts(judged(lines(told(0.5, 110), told(0.5), told(0.5, 101)))) == {"books"}
 
 
+@pytest.mark.parametrize(("part", "found"), [(1e-6, set()), (1e-2, {"books"})], ids=["handed over", "lowered"])
+def test_tokens_of_a_limit_that_was_handed_over_went_with_it(part, found):
+    """To a process that takes the place of this one."""
+    rest = {"limit_messages": 100.0 * part, "burst_messages": 1.0, **CALM}
+    assert doubts(judged(lines(told(10.0, 50, overflow_messages=50.0, **CALM), told(0.0, 0, **rest)))) == found
+
+
 def test_what_a_full_bucket_had_no_room_for_is_in_its_books():
     kept = lines(told(10.0, 50, overflow_messages=50.0, **CALM), told(10.0, 20, overflow_messages=80.0, **CALM))
     assert doubts(judged(kept)) == set()

@@ -81,7 +81,7 @@ def test_no_command_about_a_fleets_topic_reaches_a_broker(
         broker << NOTHING
         (answer,) = client.heard()
         said = body(answer)
-        assert "of a fleet" in getattr(said, "message", "") + getattr(said, "error_message", ""), name
+        assert "to a fleet" in getattr(said, "message", "") + getattr(said, "error_message", ""), name
         assert NotAllowedError in {getattr(said, "error", None), getattr(said, "error_code", None)}, name
     client >> PING
     broker << PING
@@ -137,7 +137,7 @@ def test_what_is_refused_is_in_the_access_log(make_world: Make) -> None:
 @pytest.mark.parametrize("name", [b"\xff public/sluice/x", "persistent://public/sluice/@persistent://a/b/c"])
 def test_names_that_are_none_are_refused_where_they_might_be_one(name: str | bytes) -> None:
     topics = FleetTopics(Config.model_validate({"broker": "pulsar://a:1", "fleet": FLEET}))
-    with pytest.raises(Exception, match="of a fleet"):
+    with pytest.raises(Exception, match="to a fleet"):
         topics.check_name(name)
 
 
