@@ -313,8 +313,9 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     """`overflow_messages` for the bucket of `peak_bytes`."""
     began_messages: float | None = None
     """The message bucket's balance when this limiter was made, in the limiter's first line, if the bucket was not full:
-    after a restart it goes on with the balance of the run before, or fills from empty (`drain.state`). Null: it was
-    full, or the line is not the first."""
+    after a restart it goes on with the balance of the run before, or fills from empty (`drain.state`). Also the balance
+    at the begin of a line at which a share of the limit, with its tokens, went to the process that takes the place of
+    this one, or came from it. Null: neither is so."""
     began_bytes: float | None = None
     """`began_messages` for the byte bucket."""
     began_peak_messages: float | None = None

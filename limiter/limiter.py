@@ -655,7 +655,7 @@ class Limiter:
             self._note_began(now)
 
     def take_began(self) -> tuple[float | None, ...] | None:
-        """Return `began` for the limiter's first line; None for later ones."""
+        """Return `began` for the first line behind its moment; None for others."""
         began, self.began = self.began, None
         return began
 
@@ -664,6 +664,10 @@ class Limiter:
             self.began = tuple(
                 [None if bucket is None or bucket.is_full(now) else bucket.report(now)[0] for bucket in self._buckets]
             )
+
+    def _note_moved(self, now: int) -> None:
+        """Note all balances for the line that begins now: tokens went to another process, or came from it."""
+        self.began = tuple([None if bucket is None else bucket.report(now)[0] for bucket in self._buckets])
 
     def share(self, shares: tuple[int, int], quota: "LimitRates", now: int) -> None:
         """Put shares in force: parts per million of the messages and of the bytes, of at most `quota`.
@@ -689,6 +693,7 @@ class Limiter:
         self.count_idle(now)
         self.shares = (ppm, ppm)
         balances = tuple([None if bucket is None else bucket.hand(ppm, now) for bucket in self._buckets])
+        self._note_moved(now)
         self._share_changed(now)
         return balances
 
@@ -702,14 +707,12 @@ class Limiter:
             fills: Whether a bucket is full for which none come; else it gets none.
         """
         self.count_idle(now)
-        has_begun = self.shares[0] > 0
         self.shares = (ppm, ppm)
         for bucket, left in zip(self._buckets, balances, strict=True):
             if bucket is not None and (fills or left is not None):
                 bucket.receive(left, ppm, now)
         self._share_out(now)
-        if not has_begun:
-            self._note_began(now)
+        self._note_moved(now)
         self._share_changed(now)
 
     def update_windows(self) -> None:

@@ -65,6 +65,8 @@ class LimiterAccount:
         self._limiter = limiter
         self._notes = notes
         self._over = [ContainmentReplay(bucket % 2, bucket > 1, "limiter") for bucket in range(len(BUCKETS))]
+        self._moved: dict[int, float] = {}
+        """By bucket, the tokens that came from another process, or went to it, at the begin of the line."""
         self._streams = [ContainmentReplay(unit, is_peak=False, basis="streams") for unit in range(2)]
         self._held = [BalanceBounds(bucket) for bucket in range(len(BUCKETS))]
         self._value: tuple[object, ...] = ()
@@ -247,11 +249,14 @@ class LimiterAccount:
             for held in self._held:
                 if held not in self._on:
                     held.is_on, held.logged, self._over[held.bucket].is_on = False, None, False
+        self._moved = {}
         for held in self._on:
             bucket = held.bucket
-            rate, burst = line.rates[bucket], line.bursts[bucket]
-            self._over[bucket].tune(rate, burst, step)
-            held.tune(rate, burst, step, line.began[bucket])
+            rate, burst, began = line.rates[bucket], line.bursts[bucket], line.began[bucket]
+            if began is not None and held.logged is not None and not step.gap_s:
+                self._moved[bucket] = began - held.logged
+            self._over[bucket].tune(rate, burst, step, self._moved.get(bucket))
+            held.tune(rate, burst, step, began)
 
     def _replay_streams(self, line: Line, step: Step, amounts: tuple[int, int], streams: Sequence[StreamsLine]) -> bool:
         is_over = False
@@ -261,7 +266,7 @@ class LimiterAccount:
                 if amounts != line.passed
                 else (line.largest[unit])
             )
-            over.tune(*in_force(line, unit), step)
+            over.tune(*in_force(line, unit), step, self._moved.get(unit))
             is_over = over.add(line, line.duration_s, amounts[unit], largest) or is_over
         return is_over
 

@@ -31,8 +31,15 @@ class ContainmentReplay:
     extra: float = 0.0
     """Tokens also earned in the next line, before a change came into force."""
 
-    def tune(self, rate: float | None, burst: float | None, step: "Step") -> None:
-        """Set the rate and burst that are in force in the next line."""
+    def tune(self, rate: float | None, burst: float | None, step: "Step", moved: float | None = None) -> None:
+        """Set the rate and burst that are in force in the next line.
+
+        Args:
+            rate: The rate; None for none.
+            burst: The burst.
+            step: The step from the line before.
+            moved: The tokens that came from another process with a share of the limit; negative: that went to it.
+        """
         if rate is None or burst is None:
             self.is_on = False
             return
@@ -43,8 +50,10 @@ class ContainmentReplay:
             self.room += max(self.rate, rate) * step.gap_s
             self.extra = max(0.0, self.rate - rate) * step.late_s
             self.unpaid_s -= step.gap_s
+            if moved is not None:
+                self.room = min(self.room, self.burst) + moved
             if rate != self.rate or burst != self.burst:
-                self._change(rate, follows=step.follows)
+                self._change(rate, follows=step.follows or moved is not None)
         self.is_on, self.rate, self.burst = True, rate, burst
 
     def _change(self, rate: float, *, follows: bool) -> None:

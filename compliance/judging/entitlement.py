@@ -24,9 +24,6 @@ from compliance.judging.lines import (
     place_of,
 )
 
-HANDED_OVER = 1.01e-6
-"""The part of its limit, and a rounding, that a process keeps which has handed the limit over to the process that takes
-its place: a millionth. Its tokens went with it."""
 _THOUSANDTH = 0.001
 """Lines have balances in thousandths of a token."""
 
@@ -67,7 +64,8 @@ class BalanceBounds:
             rate: The rate; None for none.
             burst: The burst.
             step: The step from the line before.
-            began: The balance of a bucket that was made after a restart, and was not full.
+            began: The balance of a bucket that was made after a restart, and was not full; or the balance after tokens
+                went to another process, or came from it.
         """
         self.gap_s = step.gap_s
         is_same = rate == self.rate and burst == self.burst
@@ -90,6 +88,7 @@ class BalanceBounds:
             # may have grown.
             least = -inf if began < 0 and step.is_unsettled else began
             self.least, self.logged, self.made_at, self.made_low = min(self.least, least), None, inf, 0.0
+            self.most = max(self.most, began + 1)
         self.is_on, self.rate, self.burst = True, rate, burst
 
     def _go_on(self, rate: float, burst: float, step: Step) -> None:
@@ -119,7 +118,7 @@ class BalanceBounds:
             self.least *= min(rate, self.made_low) / min(self.rate, self.made_low)
         self.least -= max(0.0, rate - self.rate) * step.late_s
         if rate != self.rate or burst != self.burst:
-            self.least = -inf if rate <= self.rate * HANDED_OVER else min(self.least, burst)
+            self.least = min(self.least, burst)
         self.most = min(self.most, burst + 1)
 
     def after(self, line: Line, passed: int, largest: int, closed_s: float | None) -> tuple[float, float]:

@@ -328,11 +328,27 @@ def test_a_token_that_is_granted_twice_shows_in_the_books():
     assert doubts(judged(lines(told(0.5, 110), told(0.5), told(0.5, 101)))) == {"books"}
 
 
-@pytest.mark.parametrize(("part", "found"), [(1e-6, set()), (1e-2, {"books"})], ids=["handed over", "lowered"])
-def test_tokens_of_a_limit_that_was_handed_over_went_with_it(part, found):
-    """To a process that takes the place of this one."""
-    rest = {"limit_messages": 100.0 * part, "burst_messages": 1.0, **CALM}
-    assert doubts(judged(lines(told(10.0, 50, overflow_messages=50.0, **CALM), told(0.0, 0, **rest)))) == found
+PART = {"limit_messages": 10.0, "burst_messages": 20.0, **CALM}
+"""A part of a limit, as of a process whose place another one takes."""
+
+
+def test_tokens_that_went_to_another_process_are_not_missed():
+    before = told(5.0, 50, overflow_messages=55.0, **CALM)
+    assert doubts(judged(lines(before, told(2.0, 8, began_messages=0.0, **PART), told(2.0, 10, **PART)))) == set()
+    assert doubts(judged(lines(before, told(2.0, 8, **PART), told(2.0, 10, **PART)))) == {"books"}
+
+
+def test_tokens_that_came_from_another_process_may_be_used():
+    came = judged(lines(told(0.0, 110), told(0.0, 24, began_messages=14.0, **PART), told(0.0, 10, **PART)))
+    assert (excess(came) < 0, doubts(came)) == (True, set())
+    assert excess(judged(lines(told(0.0, 110), told(0.0, 24, **PART), told(0.0, 10, **PART)))) > 0
+
+
+def test_tokens_that_went_to_another_process_may_not_be_used():
+    before = told(10.0, 50, overflow_messages=50.0, **CALM)
+    kept = excess(judged(lines(before, told(-20.0, 40, **PART))))
+    went = excess(judged(lines(before, told(-28.0, 40, began_messages=2.0, **PART))))
+    assert went == pytest.approx(kept + 8)
 
 
 def test_what_a_full_bucket_had_no_room_for_is_in_its_books():
