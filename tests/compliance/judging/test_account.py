@@ -345,9 +345,9 @@ def test_tokens_that_came_from_another_process_may_be_used():
 
 
 def test_tokens_that_went_to_another_process_may_not_be_used():
-    before = told(10.0, 50, overflow_messages=50.0, **CALM)
-    kept = excess(judged(lines(before, told(-20.0, 40, **PART))))
-    went = excess(judged(lines(before, told(-28.0, 40, began_messages=2.0, **PART))))
+    before, part = told(10.0, 50, overflow_messages=50.0, **CALM), PART | {"burst_messages": 10.0}
+    kept = excess(judged(lines(before, told(-20.0, 40, **part))))
+    went = excess(judged(lines(before, told(-28.0, 40, began_messages=2.0, **part))))
     assert went == pytest.approx(kept + 8)
 
 
