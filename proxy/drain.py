@@ -38,8 +38,8 @@ T = TypeVar("T")
 LEAST_RATE: Final = 50
 """Streams that are moved each second at least: brokers and other proxies open these in a few milliseconds."""
 QUIET_NS: Final = NANOS_PER_SECOND
-"""Time without a client that comes, after which a process that all have left is drained; as long are connections for
-lookups kept that clients with streams may still need."""
+"""Time without a client, after which a process that all have left is drained; as long are connections for lookups kept
+that clients with streams may still need."""
 AGAIN_NS: Final = NANOS_PER_SECOND
 """Time for which a client that comes is served at least, in which it opens its producers and consumers."""
 CLOSING_NS: Final = 2 * NANOS_PER_SECOND
@@ -172,8 +172,7 @@ class DrainPlan(Generic[T]):
             before += streams
 
     def came(self, connections: Iterable[T], now: int) -> None:
-        """Note that clients have come, and plan the leaving of those that are still there."""
-        self._quiet_since = now
+        """Plan the leaving of clients that have come. Those that are gone by now, as a balancer's checks, are no matter."""
         self._came.extend((now + AGAIN_NS, connection) for connection in connections)
 
     def due(self, now: int) -> Iterator[T]:

@@ -59,10 +59,10 @@ def test_drain_is_over_when_no_client_has_come_for_a_while() -> None:
     plan = moving(1)
     assert list(plan.due(5 * S)) == [0]
     plan.look(6 * S, 1, 0)
-    plan.came([], 7 * S)
-    plan.look(7 * S + QUIET_NS - 1, 0, 1)
+    plan.look(6 * S + QUIET_NS - 1, 0, 1)
     assert plan.phase is Phase.MOVING
-    plan.look(7 * S + QUIET_NS, 0, 1)
+    plan.came([], 6 * S + QUIET_NS - 1)
+    plan.look(6 * S + QUIET_NS, 0, 1)
     assert plan.outcome is DrainOutcome.MOVED
 
 
