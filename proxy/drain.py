@@ -172,7 +172,7 @@ class DrainPlan(Generic[T]):
             before += streams
 
     def came(self, connections: Iterable[T], now: int) -> None:
-        """Plan the leaving of clients that have come. Those that are gone by now, as a balancer's checks, are no matter."""
+        """Plan the leaving of clients that have come; those that are gone, as a balancer's checks, are no matter."""
         self._came.extend((now + AGAIN_NS, connection) for connection in connections)
 
     def due(self, now: int) -> Iterator[T]:
