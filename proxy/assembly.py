@@ -46,10 +46,10 @@ from proxy.observe.log_writer import LogTrouble
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
-from proxy.policies.keys import PolicyKind, Principal
+from proxy.policies.keys import ActionKind, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, PolicyService
-from proxy.policies.store import StoreError
+from proxy.policies.store import Action, StoreError
 from proxy.reload import Reloader, fingerprints
 from proxy.runtime import StartError, Tasks
 from proxy.server import Server, Sockets
@@ -289,6 +289,8 @@ class Proxy:
 
     async def _share_until_alone(self, successor: Successor) -> None:
         """Share limits until the process before has ended; then the next one may take over."""
+        took = Action(ActionKind.DRAIN, "", "took over from the process before")
+        self.service.note(took, Principal(DrainCause.TAKEOVER, ""))
         await successor.serves()
         await self.sharing.end()
         structlog.get_logger().info("takeover is over: the process before has ended")

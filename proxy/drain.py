@@ -305,7 +305,7 @@ class DrainService:
         seconds = {name: getattr(times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
         if self.connections:
             structlog.get_logger().info("draining", cause=cause, connections=self.connections, **seconds)
-        if cause is not DrainCause.TAKEOVER:  # the next process has the audit log then
+        if cause is not DrainCause.TAKEOVER:  # the next process has the audit log then, and notes it
             effect = f"began to drain: {self.connections} connections, {self.streams} producers and consumers"
             self._note(Action(ActionKind.DRAIN, "", effect), author or Principal(cause, ""))
         self._tasks.start(self._run(self._plan), "drain")

@@ -170,6 +170,8 @@ def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -
             reached = len(load.received)
             wait_for(lambda reached=reached: len(load.received) > reached + 100)  # type: ignore[misc]
         load.end()
+        audited = [(each["who"], each["after"]) for each in proxy.admin.call("GET", "/sluice/audit")["changes"]]
+        assert audited.count(("takeover", "took over from the process before")) == 2
         assert load.troubles == []
         assert set(load.sent) == set(load.received)
         assert max(load.received.values()) <= 1 + 2, "unacknowledged ones come again, once for each restart"
