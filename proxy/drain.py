@@ -44,6 +44,8 @@ AGAIN_NS: Final = NANOS_PER_SECOND
 """Time for which a client that comes is served at least, in which it opens its producers and consumers."""
 CLOSING_NS: Final = 2 * NANOS_PER_SECOND
 """Time before the timeout at which held entries are awaited no more, so that brokers can send their last receipts."""
+PLANNED: Final = 50
+"""Connections whose leaving is planned in one step."""
 LOOK_S: Final = 0.02
 """Seconds between two looks at the clients that leave."""
 
@@ -154,22 +156,26 @@ class DrainPlan(Generic[T]):
         elif self.phase is Phase.DELAYING and now >= self._begun + self._times.delay:
             self.phase = Phase.MOVING
 
-    def fill(self, connections: Iterable[T], now: int) -> None:
-        """Plan the leaving of all connections."""
+    def filling(self, connections: Iterable[T], now: int) -> Iterator[None]:
+        """Plan the leaving of all connections, `PLANNED` in each step."""
         busy: list[tuple[T, int]] = []
-        for connection in connections:
+        for number, connection in enumerate(connections, 1):
             streams = self._streams(connection)
             if streams:
                 busy.append((connection, streams))
             else:
                 self._idle.append(connection)
+            if number % PLANNED == 0:
+                yield
         total = sum(streams for _, streams in busy)
         if total:
             self._apart = min(self._apart, self._times.period // total)
         before = 0
-        for connection, streams in busy:
+        for number, (connection, streams) in enumerate(busy, 1):
             self._busy.append((now + self._apart * before, connection))
             before += streams
+            if number % PLANNED == 0:
+                yield
 
     def came(self, connections: Iterable[T], now: int) -> None:
         """Plan the leaving of clients that have come; those that are gone, as a balancer's checks, are no matter."""
@@ -366,8 +372,9 @@ class DrainService:
         if plan.phase is Phase.MOVING and not was_moving:
             if self.cause is DrainCause.REPLACED:  # the clients in its queues, which no other process gets, are let in
                 self._tasks.start(self._server.leave_port(), "leave the port")
-            plan.fill(self._server.sessions, now)
             self._accepted = self._server.accepted
+            self._is_looking = True
+            self._engine.slices.run(Work.ENDINGS, plan.filling(list(self._server.sessions), now), self._looked)
         if plan.phase is Phase.MOVING and plan.is_late(now):
             self._engine.admission.close()
         if plan.phase is Phase.MOVING and not self._is_looking:

@@ -1,5 +1,7 @@
 """The course of a drain, explored with a clock moved by hand: every drain ends, and no connection is moved twice."""
 
+from collections import deque
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +15,7 @@ def moving(*streams: int, times: DrainTimes = TIMES) -> DrainPlan[int]:
     """A plan that begins to move connections with so many streams, at the end of its delay."""
     plan = DrainPlan[int](times, 0, dict(enumerate(streams)).__getitem__)
     plan.look(times.delay, len(streams), 0)
-    plan.fill(range(len(streams)), times.delay)
+    deque(plan.filling(range(len(streams)), times.delay), 0)
     return plan
 
 
@@ -69,7 +71,7 @@ def test_drain_is_over_when_no_client_has_come_for_a_while() -> None:
 def test_newcomers_leave_a_while_later_no_faster_than_others() -> None:
     plan = DrainPlan[int](TIMES, 0, lambda connection: 10 if connection < 4 else 0)
     plan.look(5 * S, 1, 0)
-    plan.fill([0], 5 * S)
+    deque(plan.filling([0], 5 * S), 0)
     assert list(plan.due(5 * S)) == [0]
     plan.came([1, 2, 3, 4], 6 * S)
     assert list(plan.due(6 * S + AGAIN_NS - 1)) == []
@@ -112,7 +114,7 @@ def test_every_drain_ends_and_moves_each_connection_once(
         if plan.phase is Phase.DRAINED:
             break
         if plan.phase is Phase.MOVING and not was_moving:
-            plan.fill(open_ones, now)
+            deque(plan.filling(open_ones, now), 0)
         for connection in plan.due(now):
             assert now >= delay
             due.append(connection)
