@@ -349,6 +349,9 @@ class DrainService:
 
     async def _run(self, plan: DrainPlan[Session]) -> None:
         try:
+            if self.cause is DrainCause.REPLACED:  # clients in its queues, which no other process gets, are let in
+                self._accepted = self._server.accepted
+                await self._server.leave_port()
             while self._plan is plan and self._look(plan):  # noqa: ASYNC110 - times, and clients, are looked at
                 await asyncio.sleep(LOOK_S)
         except Exception:  # noqa: BLE001 - whatever is wrong, the process must be able to end
@@ -370,11 +373,11 @@ class DrainService:
             self._accepted = self._server.accepted
         plan.look(now, self.connections, self.moved["connections"])
         if plan.phase is Phase.MOVING and not was_moving:
-            if self.cause is DrainCause.REPLACED:  # the clients in its queues, which no other process gets, are let in
-                self._tasks.start(self._server.leave_port(), "leave the port")
-            self._accepted = self._server.accepted
+            if self.cause is not DrainCause.REPLACED:
+                self._accepted = self._server.accepted
+            first = [each for each in self._server.sessions if each.connection.connection_id <= self._accepted]
             self._is_looking = True
-            self._engine.slices.run(Work.ENDINGS, plan.filling(list(self._server.sessions), now), self._looked)
+            self._engine.slices.run(Work.ENDINGS, plan.filling(first, now), self._looked)
         if plan.phase is Phase.MOVING and plan.is_late(now):
             self._engine.admission.close()
         if plan.phase is Phase.MOVING and not self._is_looking:

@@ -91,7 +91,22 @@ offer them, so clients do without.
 Source: CommandScalableTopicLookup, CommandWatchTcAssignments of PulsarApi.proto 5.0.0-M1"""
 _OF_TRANSACTIONS = frozenset({BaseCommand.ADD_PARTITION_TO_TXN, BaseCommand.ADD_SUBSCRIPTION_TO_TXN})
 """Types of the commands that name topics of a transaction; at its end the broker writes a marker into each."""
-_LOOKED_AT = BETWEEN_BROKERS | NOT_OFFERED | _OF_TRANSACTIONS | {BaseCommand.CONNECT, BaseCommand.AUTH_RESPONSE}
+TRANSACTION_REQUESTS = _OF_TRANSACTIONS | {
+    BaseCommand.NEW_TXN,
+    BaseCommand.END_TXN,
+    BaseCommand.TC_CLIENT_CONNECT_REQUEST,
+}
+"""Types of the requests to a transaction's coordinator. They must not be repeated: END_TXN fails the second time."""
+_TRANSACTION_ANSWERS = frozenset(
+    {
+        BaseCommand.NEW_TXN_RESPONSE,
+        BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE,
+        BaseCommand.ADD_SUBSCRIPTION_TO_TXN_RESPONSE,
+        BaseCommand.END_TXN_RESPONSE,
+        BaseCommand.TC_CLIENT_CONNECT_RESPONSE,
+    }
+)
+_LOOKED_AT = BETWEEN_BROKERS | NOT_OFFERED | TRANSACTION_REQUESTS | {BaseCommand.CONNECT, BaseCommand.AUTH_RESPONSE}
 """Types that are not read and do not simply pass. The last two carry the client's credentials."""
 MOST_READ = 64 * 1024
 """Most bytes of a command that is read, without its schema: names, and the words of a proxy in front on its client."""
@@ -187,9 +202,10 @@ class ClientCommands:
             raise BrokersCommandError(f"a client sent {name}, which only brokers send to each other")
         if kind in NOT_OFFERED:
             raise NotOfferedError(f"a client sent {name}, which its CONNECTED did not offer")
-        if kind in _OF_TRANSACTIONS:
-            if self._lookups.names_fleet(command):
+        if kind in TRANSACTION_REQUESTS:
+            if kind in _OF_TRANSACTIONS and self._lookups.names_fleet(command):
                 raise FleetTopicError(f"a client sent {name} with a topic that {WHY}")
+            self._requests.of_transactions += 1
             return frame
         if self._identity is None:
             return frame
@@ -412,7 +428,11 @@ class BrokerCommands:
         if kind in _ANSWERS:
             return self._answer(kind, command, frame)
         handler = self._HANDLERS.get(kind)
-        return frame if handler is None else handler(self, read(command), frame)
+        if handler is not None:
+            return handler(self, read(command), frame)
+        if kind in _TRANSACTION_ANSWERS:
+            self._requests.of_transactions = max(0, self._requests.of_transactions - 1)
+        return frame
 
     def _answer(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         """An answer to one of the requests that are followed, or to another one, whose id is the client's own."""

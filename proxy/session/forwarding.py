@@ -21,7 +21,7 @@ from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
 from proxy.runtime import Tasks
 from proxy.session.blocking import SessionBlocks
-from proxy.session.commands import BrokerCommands, ClientCommands
+from proxy.session.commands import TRANSACTION_REQUESTS, BrokerCommands, ClientCommands
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
 from proxy.session.engine import Engine
 from proxy.session.identity import SessionIdentity
@@ -40,6 +40,8 @@ _ABOUT_CONSUMERS = frozenset(
     {BaseCommand.CONSUMER_STATS, BaseCommand.GET_LAST_MESSAGE_ID, BaseCommand.SEEK, BaseCommand.UNSUBSCRIBE}
 )
 """Questions and requests about a consumer, which a broker that has closed it answers with an error."""
+_TOO_LATE = _ABOUT_CONSUMERS | TRANSACTION_REQUESTS
+"""Commands that are dropped when a client leaves and its consumers are closed at the broker."""
 
 
 class Forwarding:
@@ -239,7 +241,7 @@ class Forwarding:
         """Handle a client's command; a FLOW goes to the data path of messages, as it comes as often as they do."""
         if kind == FLOW:
             return self.to_client.ask(command, frame)
-        if self._leaving is not None and kind in _ABOUT_CONSUMERS and self._leaving.has_no_consumers:
+        if self._leaving is not None and kind in _TOO_LATE and self._leaving.has_no_consumers:
             return None
         return self._from_client.handle(kind, command, frame)
 

@@ -7,7 +7,8 @@ A client whose stream is closed opens it again on the same connection, as long a
 once. So all streams of a connection leave together, and the connection with them. Brokers answer the CLOSE of a
 producer after the receipts of all that it has published; what the client sends after that is dropped without a receipt,
 and the client sends it again elsewhere. From the moment at which consumers are closed at the broker, questions about
-them are dropped: they would get errors, and the client asks again where it goes on.
+them are dropped: they would get errors, and the client asks again where it goes on. So are requests about transactions,
+whose answers would come too late: the client would end a transaction twice.
 
 Source: closeProducer of org.apache.pulsar.broker.service.ServerCnx, `connectionClosed` of ConnectionHandler.java
 """
@@ -50,6 +51,9 @@ class LeavingStreams(Protocol):
 
     def awaits_answers(self) -> bool:
         """Return whether a request is without an answer."""
+
+    def awaits_coordinator(self) -> bool:
+        """Return whether a request about a transaction is without an answer."""
 
     def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
         """Close the streams of a direction at the broker, and pass nothing more; `answered` is called after each."""
@@ -113,7 +117,10 @@ class Leaving:
             return self._is_late or waited >= REQUESTS_NS or not streams.awaits_answers()
         if self.stage is LeavingStage.PRODUCERS:
             return waited >= PRODUCERS_NS or streams.is_vacated()
-        return self.stage is LeavingStage.CONSUMERS and (waited >= CONSUMERS_NS or streams.is_vacated())
+        if self.stage is LeavingStage.CONSUMERS:
+            is_asking = streams.awaits_coordinator() and waited < REQUESTS_NS
+            return not is_asking and (waited >= CONSUMERS_NS or streams.is_vacated())
+        return False
 
     def _go_on(self) -> None:
         streams = self._streams

@@ -83,13 +83,17 @@ class Requests:
     Args:
         memory: Counts the memory that pending requests take.
         counters: Count answers to no pending request.
+
+    Attributes:
+        of_transactions: The number of requests about transactions without an answer. They pass as they came.
     """
 
-    __slots__ = ("_counters", "_first", "_memory", "_next", "_under_way")
+    __slots__ = ("_counters", "_first", "_memory", "_next", "_under_way", "of_transactions")
 
     def __init__(self, memory: Claim, counters: Counters) -> None:
         self._memory = memory
         self._counters = counters
+        self.of_transactions = 0
         self._under_way: dict[int, _Request] = {}
         # Brokers in Java read ids as signed numbers of 64 bits: theirs and the proxy's are positive there.
         self._first = self._next = (1 << _BITS) + randbits(_BITS)

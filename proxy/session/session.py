@@ -19,6 +19,7 @@ from enum import Enum
 from functools import partial
 from typing import Final
 
+from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import TLS, Endpoint, host_port, socket_address
 from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, ProtocolError, ProxyHeaderError, max_frame_size
 from protocol.proxy_protocol import write_header
@@ -44,6 +45,8 @@ _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
 """Most bytes of a frame until the broker names its largest message."""
 
 
+GREETING_NS: Final = NANOS_PER_SECOND
+"""Time that a client of a process that drains has for its greeting."""
 ALERT_S: Final = 1.0
 """Most seconds that a client whose TLS failed has to take the alert: no admission bounds such a connection any more."""
 
@@ -678,6 +681,8 @@ class Session(TransportOwner):
             is_late: Held entries and handshakes are not awaited any more.
         """
         is_greeting = self.state is _AUTHENTICATING or self.state is _DIALLING
+        if self.state is _PROXY_HEADER or self.state is _SECURING or self.state is _GREETING:
+            is_greeting = self._engine.clock() - self._started_at < GREETING_NS
         if self.has_ended or (is_greeting and not is_late):
             return
         if self.state is _RELAYING and self.forwarding is not None:

@@ -566,7 +566,11 @@ class Streams:
 
     def awaits_answers(self) -> bool:
         """Return whether a request is without an answer."""
-        return self._requests.count > 0
+        return self._requests.count > 0 or self.awaits_coordinator()
+
+    def awaits_coordinator(self) -> bool:
+        """Return whether a request about a transaction is without an answer."""
+        return self._requests.of_transactions > 0
 
     def stop_holding(self) -> Iterator[None]:
         """Drop what comes from now on of producers that hold entries; those that they hold pass as before.

@@ -43,11 +43,17 @@ def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
 
 
 def next_line(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    """The next line of the operator's log that is no warning: the limits of this machine may deserve one."""
+    """The next line of the operator's log that is no warning: the limits of this machine may deserve one.
+
+    It is read byte by byte, as `select` does not know of a line that Python keeps from an earlier read.
+    """
     assert process.stderr is not None
     while True:
-        assert select.select([process.stderr], [], [], PATIENCE_S)[0], f"no line within {PATIENCE_S:g} s"
-        line: dict[str, Any] = json.loads(process.stderr.readline())
+        text = b""
+        while not text.endswith(b"\n"):
+            assert select.select([process.stderr], [], [], PATIENCE_S)[0], f"no line within {PATIENCE_S:g} s"
+            text += os.read(process.stderr.fileno(), 1) or b"{}\n"
+        line: dict[str, Any] = json.loads(text)
         if line["level"] != "warning":
             return line
 

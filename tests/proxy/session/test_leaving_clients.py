@@ -5,9 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from accesslog.record import ConnectionLine
-from protocol.commands import encode
-from protocol.pulsar_pb2 import CommandCloseConsumer, CommandCloseProducer, CommandGetLastMessageId
+from protocol.commands import SIZES, encode
+from protocol.pulsar_pb2 import (
+    BaseCommand,
+    CommandCloseConsumer,
+    CommandCloseProducer,
+    CommandGetLastMessageId,
+)
 from proxy.session.leaving import CONSUMERS_NS, PRODUCERS_NS, REQUESTS_NS
+from proxy.session.session import GREETING_NS
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World, consumer, publisher
 from tests.proxy.wire import (
     OTHER_TOPIC,
@@ -273,12 +279,57 @@ def test_producer_that_its_client_closes_gets_no_close(world: World) -> None:
     client << closed_producer()
 
 
-def test_idle_and_greeting_clients_leave_at_once(world: World) -> None:
+def test_idle_client_leaves_at_once_and_one_that_greets_soon(world: World) -> None:
     idle, _broker = world.pair()
     greeting = world.client()
     leave(world)
     assert idle.transport.is_eof_sent
+    assert not greeting.transport.is_eof_sent
+    world.advance(GREETING_NS / 1e9)
+    leave(world)
     assert greeting.transport.is_eof_sent
+
+
+def of_type(kind: int) -> bytes:
+    """A command that is passed on unread."""
+    command = bytes([BaseCommand.TYPE_FIELD_NUMBER << 3, kind])
+    return SIZES.pack(len(command) + 4, len(command)) + command
+
+
+END, ENDED = of_type(BaseCommand.END_TXN), of_type(BaseCommand.END_TXN_RESPONSE)
+
+
+def test_end_of_a_transaction_is_awaited(world: World) -> None:
+    """If its answer got lost, the client would end the transaction once more, and get an error."""
+    client, broker = publisher(world)
+    client >> END
+    broker << "END_TXN"
+    leave(world)
+    broker << NOTHING
+    broker >> ENDED
+    client << "END_TXN_RESPONSE"
+    leave(world)
+    answer_closes(broker)
+    client << closed_producer()
+
+
+def test_end_of_a_transaction_while_consumers_leave_is_left_to_the_client(world: World) -> None:
+    client, broker = consumer(world)
+    leave(world)
+    client >> END
+    assert answer_closes(broker) == ["CLOSE_CONSUMER"]
+    client << closed_consumer()
+
+
+def test_end_of_a_transaction_is_awaited_when_producers_have_left(world: World) -> None:
+    client, broker = publisher(world)
+    leave(world)
+    client >> END
+    assert answer_closes(broker) == ["CLOSE_PRODUCER", "END_TXN"]
+    client << NOTHING
+    broker >> ENDED
+    leave(world)
+    client << ["END_TXN_RESPONSE", closed_producer()]
 
 
 def test_client_whose_broker_is_dialled_is_awaited(world: World) -> None:

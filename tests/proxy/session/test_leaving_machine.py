@@ -5,12 +5,12 @@ from itertools import product
 
 import pytest
 
-from proxy.session.leaving import CONSUMERS_NS, PRODUCERS_NS, Leaving, LeavingStage
+from proxy.session.leaving import CONSUMERS_NS, PRODUCERS_NS, REQUESTS_NS, Leaving, LeavingStage
 
 STEP_NS = 20_000_000
 LATE = 400
 """The look from which on held entries are awaited no more."""
-MOST = LATE + (PRODUCERS_NS + CONSUMERS_NS) // STEP_NS + 10
+MOST = LATE + (PRODUCERS_NS + max(CONSUMERS_NS, REQUESTS_NS)) // STEP_NS + 10
 
 
 class ModelStreams:
@@ -43,6 +43,9 @@ class ModelStreams:
 
     def awaits_answers(self) -> bool:
         return self.requests < 0 or self.looks < self.requests
+
+    def awaits_coordinator(self) -> bool:
+        return self.awaits_answers()
 
     def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
         drops = direction == "publish" and self.holds_published()
