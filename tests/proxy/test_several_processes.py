@@ -34,6 +34,8 @@ from tests.waiting import PATIENCE_S, until, wait_for
 
 LIMIT = {"tenants": {"acme": {"publish": {"messages": "100/s"}}}}
 TOPIC = "persistent://acme/shop/orders"
+DRAIN = {"SLUICE_DRAIN__TIMEOUT": "20s", "SLUICE_DRAIN__DELAY": "0", "SLUICE_DRAIN__PERIOD": "0"}
+"""Processes of tests have no time to drain otherwise, and end at once."""
 
 
 class Processes:
@@ -86,8 +88,8 @@ Start = Callable[..., Processes]
 def starting(folder: Path, broker: str) -> Iterator[Start]:
     running: list[Processes] = []
 
-    def launch(**config: Any) -> Processes:
-        running.append(Processes(folder / str(len(running)), broker, **config))
+    def launch(env: dict[str, str] | None = None, **config: Any) -> Processes:
+        running.append(Processes(folder / str(len(running)), broker, env, **config))
         return running[-1]
 
     yield launch
@@ -111,7 +113,7 @@ def start(tmp_path: Path, broker: str) -> Iterator[Start]:
 def both(tmp_path_factory: pytest.TempPathFactory, broker: str) -> Iterator[Processes]:
     """Two that serve; whatever a test does to them, two serve after it."""
     with starting(tmp_path_factory.mktemp("both"), broker) as launch:
-        both = launch(limits=LIMIT)
+        both = launch(DRAIN, limits=LIMIT)
         both.wait_for("all processes serve")
         yield both
 
@@ -200,7 +202,7 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
 
 
 def test_signal_to_the_parent_drains_all_processes(start: Start) -> None:
-    processes = start(env={"SLUICE_DRAIN__TIMEOUT": "20s", "SLUICE_DRAIN__DELAY": "0", "SLUICE_DRAIN__PERIOD": "0"})
+    processes = start(env=DRAIN)
     processes.wait_for("all processes serve")
     host, _, port = processes.address.rpartition(":")
     with ExitStack() as opened:
