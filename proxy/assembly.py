@@ -289,9 +289,9 @@ class Proxy:
 
     async def _share_until_alone(self, successor: Successor) -> None:
         """Share limits until the process before has ended; then the next one may take over."""
+        await successor.serves()
         took = Action(ActionKind.DRAIN, "", "took over from the process before")
         self.service.note(took, Principal(DrainCause.TAKEOVER, ""))
-        await successor.serves()
         await self.sharing.end()
         structlog.get_logger().info("takeover is over: the process before has ended")
         if self.handovers is not None:

@@ -8,7 +8,8 @@ lookups last: a client that has left one looks its topics up by the other.
 
 Clients take the addresses of their service URL in turn, so some come back. These are served, and leave again a moment
 later: one that was closed would wait, twice as long each time, before it tried another address. However many come, the
-others leave in their time, as any stranger can connect. Shortly before the timeout a client that comes is closed when
+others leave in their time, as any stranger can connect. Where nearly all come back there is no other address: they stay
+until the others have left once, and leave with the process. Shortly before its end a client that comes is closed when
 it has greeted: a refused connection some clients log as an error.
 """
 
@@ -42,6 +43,11 @@ QUIET_NS: Final = NANOS_PER_SECOND
 that clients with streams may still need."""
 AGAIN_NS: Final = NANOS_PER_SECOND
 """Time for which a client that comes is served at least, in which it opens its producers and consumers."""
+BACK_NS: Final = NANOS_PER_SECOND // 2
+"""Time within which a client that has left comes back, or is elsewhere."""
+LEAST_BACK: Final = 4
+MOST_BACK: Final = 8
+"""Clients that have come back, and tenths of those that have left, from which on they have no other address."""
 CLOSING_NS: Final = 2 * NANOS_PER_SECOND
 """Time before the timeout at which held entries are awaited no more, so that brokers can send their last receipts."""
 PLANNED: Final = 50
@@ -111,30 +117,37 @@ class DrainPlan(Generic[T]):
         times: The times that are configured.
         begun: The time of the begin.
         streams: Returns the number of streams of a connection.
+        greets: Returns whether a connection is there, and its client has not been let in yet.
 
     Attributes:
         phase: The present phase.
         outcome: How the drain ended; None before.
     """
 
-    def __init__(self, times: DrainTimes, begun: int, streams: Callable[[T], int]) -> None:
+    def __init__(self, times: DrainTimes, begun: int, streams: Callable[[T], int], greets: Callable[[T], bool]) -> None:
         self.phase = Phase.DELAYING
         self.outcome: DrainOutcome | None = None
         self._times = times
         self._begun = begun
-        self._streams = streams
+        self._streams, self._greets = streams, greets
+        self._is_filled = False
         self._busy: deque[tuple[int, T]] = deque()
         """The connections with streams that have not begun to leave, each with its time, in their order."""
         self._came: deque[tuple[int, T]] = deque()
         """The connections that have come while others leave, each with the time at which it may leave."""
+        self._staying: list[T] = []
+        """Connections that have come back, as their clients have no other address."""
         self._idle: deque[T] = deque()
         """The connections without streams that have not begun to leave."""
         self._under_way: set[T] = set()
         """The connections with streams that have begun to leave, and have not ended."""
-        self._apart = NANOS_PER_SECOND // LEAST_RATE
-        """The time for each stream that leaves."""
-        self._came_at = self._idle_at = begun
-        """The times from which on the next connection of `_came`, and those without streams, may leave."""
+        self._gone: deque[int] = deque()
+        """The times at which connections with streams have ended whose clients may come back yet."""
+        self._left = self._back = 0
+        """The numbers of those whose clients have had time to come back, and of those that have come."""
+        self._is_hurried = False
+        self._idle_at = begun
+        """The time from which on those without streams may leave."""
         self._quiet_since = begun
 
     def look(self, now: int, connections: int, moved: int) -> None:
@@ -142,14 +155,14 @@ class DrainPlan(Generic[T]):
 
         Args:
             now: The time.
-            connections: The number of connections that are open.
+            connections: The number of connections that are open; while others leave, of those that have greeted.
             moved: The number of connections that have left since the begin.
         """
         if self.phase is Phase.DRAINED:
             return
         if connections:
             self._quiet_since = now
-        if not connections and (not moved or now >= self._quiet_since + QUIET_NS):
+        if not connections and (not moved or now >= self._quiet_since + QUIET_NS) and not self._is_greeted:
             self.end(DrainOutcome.MOVED)
         elif now >= self._begun + self._times.timeout:
             self.end(DrainOutcome.TIME_OVER if connections else DrainOutcome.MOVED)
@@ -168,14 +181,14 @@ class DrainPlan(Generic[T]):
             if number % PLANNED == 0:
                 yield
         total = sum(streams for _, streams in busy)
-        if total:
-            self._apart = min(self._apart, self._times.period // total)
+        apart = min(NANOS_PER_SECOND // LEAST_RATE, self._times.period // max(1, total))
         before = 0
         for number, (connection, streams) in enumerate(busy, 1):
-            self._busy.append((now + self._apart * before, connection))
+            self._busy.append((now + apart * before, connection))
             before += streams
             if number % PLANNED == 0:
                 yield
+        self._is_filled = True
 
     def came(self, connections: Iterable[T], now: int) -> None:
         """Plan the leaving of clients that have come; those that are gone, as a balancer's checks, are no matter."""
@@ -194,35 +207,57 @@ class DrainPlan(Generic[T]):
             _, connection = self._busy.popleft()
             self._under_way.add(connection)
             yield connection
-        while self._came and (is_late or max(self._came_at, self._came[0][0]) <= now):
-            _, connection = self._came.popleft()
-            streams = self._streams(connection)
-            if streams:
-                self._came_at = max(self._came_at, now) + self._apart * streams
-                self._under_way.add(connection)
-                yield connection
-            else:
-                self._idle.append(connection)
+        yield from self._due_again(now, is_late=is_late)
         if (now >= self._idle_at and not self._busy and not self._under_way) or is_late:
             while self._idle:
                 yield self._idle.popleft()
+
+    def _due_again(self, now: int, *, is_late: bool) -> Iterator[T]:
+        """Yield the connections that have come back and leave again."""
+        while self._gone and self._gone[0] <= now - AGAIN_NS - BACK_NS:
+            self._gone.popleft()
+            self._left += 1
+        while self._came and (is_late or self._came[0][0] <= now):
+            _, connection = self._came.popleft()
+            if self._streams(connection):
+                self._back += 1
+                self._staying.append(connection)
+            else:
+                self._idle.append(connection)
+        if is_late or not self._is_alone:
+            staying, self._staying = self._staying, []
+            self._under_way.update(staying)
+            yield from staying
+        elif self._staying and self._is_filled and not (self._busy or self._under_way or self._came or self._gone):
+            self._is_hurried = True
+
+    @property
+    def _is_greeted(self) -> bool:
+        """Whether a client that has just come may greet yet."""
+        return any(self._greets(connection) for _, connection in self._came)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether clients that leave come back all the same: they have no other address."""
+        return self._back >= LEAST_BACK and self._back * 10 >= self._left * MOST_BACK
 
     def gone(self, connection: T, now: int) -> None:
         """Note that a connection has ended that was due."""
         if connection in self._under_way:
             self._under_way.remove(connection)
+            self._gone.append(now)
             self._idle_at = now + QUIET_NS
 
     def is_late(self, now: int) -> bool:
         """Return whether held entries fit no time any more, nor clients that come."""
         closing = min(CLOSING_NS, (self._times.timeout - self._times.delay) // 4)
-        return now >= self._begun + self._times.timeout - closing
+        return self._is_hurried or now >= self._begun + self._times.timeout - closing
 
     def end(self, outcome: DrainOutcome) -> None:
         """End the drain; only the first call counts."""
         if self.phase is not Phase.DRAINED:
             self.phase, self.outcome = Phase.DRAINED, outcome
-            for each in (self._busy, self._came, self._idle):
+            for each in (self._busy, self._came, self._staying, self._idle):
                 each.clear()
 
 
@@ -305,7 +340,7 @@ class DrainService:
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
         times = replace(self._times, delay=0) if cause in {DrainCause.TAKEOVER, DrainCause.REPLACED} else self._times
-        self._plan = DrainPlan(times, self._engine.clock(), Session.stream_count)
+        self._plan = DrainPlan(times, self._engine.clock(), Session.stream_count, Session.greets)
         self._over.clear()
         self._counters.draining = 1
         seconds = {name: getattr(times, name) / NANOS_PER_SECOND for name in ("delay", "period", "timeout")}
@@ -371,7 +406,8 @@ class DrainService:
         if was_moving and self._server.accepted > self._accepted:
             plan.came(self._server.accepted_after(self._accepted), now)
             self._accepted = self._server.accepted
-        plan.look(now, self.connections, self.moved["connections"])
+        greeted = self.connections - self._counters.connections_open["handshake"]
+        plan.look(now, greeted if was_moving else self.connections, self.moved["connections"])
         if plan.phase is Phase.MOVING and not was_moving:
             if self.cause is not DrainCause.REPLACED:
                 self._accepted = self._server.accepted

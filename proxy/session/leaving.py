@@ -22,6 +22,8 @@ from limiter.token_bucket import NANOS_PER_SECOND
 
 REQUESTS_NS: Final = NANOS_PER_SECOND
 """Time for which open requests of a client are awaited. A producer that waits for exclusive access has one for ever."""
+LATE_REQUESTS_NS: Final = REQUESTS_NS // 4
+"""The same when time is short."""
 PRODUCERS_NS: Final = 5 * NANOS_PER_SECOND
 """Time for which a broker's last receipts are awaited."""
 CONSUMERS_NS: Final = NANOS_PER_SECOND // 20
@@ -114,7 +116,7 @@ class Leaving:
             if streams.holds_published() and not self._is_late:
                 self._work(streams.stop_holding(), _nothing)
                 return False
-            return self._is_late or waited >= REQUESTS_NS or not streams.awaits_answers()
+            return waited >= (LATE_REQUESTS_NS if self._is_late else REQUESTS_NS) or not streams.awaits_answers()
         if self.stage is LeavingStage.PRODUCERS:
             return waited >= PRODUCERS_NS or streams.is_vacated()
         if self.stage is LeavingStage.CONSUMERS:

@@ -81,6 +81,7 @@ _TURNED_AWAY: Final = SessionState.TURNED_AWAY
 _ENDING: Final = SessionState.ENDING
 _WOUND_UP: Final = SessionState.WOUND_UP
 _OVER: Final = SessionState.OVER
+_NOT_SERVED: Final = frozenset({_SECURING, _PROXY_HEADER, _GREETING, _AUTHENTICATING, _DIALLING})
 _ENDINGS: Final = Work.ENDINGS
 _COMMANDS: Final = Work.COMMANDS
 
@@ -673,6 +674,10 @@ class Session(TransportOwner):
     def stream_count(self) -> int:
         """Return the number of producers and consumers."""
         return 0 if self.forwarding is None else self.forwarding.stream_count()
+
+    def greets(self) -> bool:
+        """Return whether the client is there, and is not served yet."""
+        return self.state in _NOT_SERVED
 
     def leave(self, *, is_late: bool) -> None:
         """Have the client go on elsewhere, as the process drains; call it again until the session has ended.

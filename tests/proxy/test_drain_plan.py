@@ -1,7 +1,9 @@
 """The course of a drain, explored with a clock moved by hand: every drain ends, and no connection is moved twice."""
 
 from collections import deque
+from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,22 +13,26 @@ S = 1_000_000_000
 TIMES = DrainTimes(delay=5 * S, period=20 * S, timeout=30 * S)
 
 
+def never(_: int) -> bool:
+    return False
+
+
 def moving(*streams: int, times: DrainTimes = TIMES) -> DrainPlan[int]:
     """A plan that begins to move connections with so many streams, at the end of its delay."""
-    plan = DrainPlan[int](times, 0, dict(enumerate(streams)).__getitem__)
+    plan = DrainPlan[int](times, 0, dict(enumerate(streams)).__getitem__, never)
     plan.look(times.delay, len(streams), 0)
     deque(plan.filling(range(len(streams)), times.delay), 0)
     return plan
 
 
 def test_process_without_connections_is_drained_at_once() -> None:
-    plan = DrainPlan[int](TIMES, 0, lambda _: 1)
+    plan = DrainPlan[int](TIMES, 0, lambda _: 1, never)
     plan.look(0, 0, 0)
     assert (plan.phase, plan.outcome) == (Phase.DRAINED, DrainOutcome.MOVED)
 
 
 def test_no_connection_is_due_before_the_delay_is_over() -> None:
-    plan = DrainPlan[int](TIMES, 0, lambda _: 1)
+    plan = DrainPlan[int](TIMES, 0, lambda _: 1, never)
     plan.look(5 * S - 1, 1, 0)
     assert plan.phase is Phase.DELAYING
     assert list(plan.due(5 * S)) == []
@@ -68,25 +74,54 @@ def test_drain_is_over_when_no_client_has_come_for_a_while() -> None:
     assert plan.outcome is DrainOutcome.MOVED
 
 
-def test_newcomers_leave_a_while_later_no_faster_than_others() -> None:
-    plan = DrainPlan[int](TIMES, 0, lambda connection: 10 if connection < 4 else 0)
+def test_those_that_come_back_leave_again_a_while_later() -> None:
+    plan = DrainPlan[int](TIMES, 0, lambda connection: int(connection < 3), never)
     plan.look(5 * S, 1, 0)
     deque(plan.filling([0], 5 * S), 0)
     assert list(plan.due(5 * S)) == [0]
-    plan.came([1, 2, 3, 4], 6 * S)
+    plan.gone(0, 5 * S)
+    plan.came([1, 3], 6 * S)
     assert list(plan.due(6 * S + AGAIN_NS - 1)) == []
     assert list(plan.due(7 * S)) == [1]
-    assert list(plan.due(7 * S + 10 * S // LEAST_RATE - 1)) == []
-    assert list(plan.due(7 * S + 10 * S // LEAST_RATE)) == [2]
-    for connection in (0, 1, 2):
-        plan.gone(connection, 8 * S)
-    assert list(plan.due(9 * S)) == [3]
-    plan.gone(3, 9 * S)
-    assert list(plan.due(10 * S)) == [4]
+    assert list(plan.due(7 * S)) == []
+    plan.gone(1, 7 * S)
+    assert list(plan.due(7 * S + QUIET_NS)) == [3]
+
+
+@pytest.mark.parametrize(("of_ten", "stay"), [(5, False), (10, True)], ids=["two addresses", "no other address"])
+def test_those_that_all_come_back_stay_until_the_others_have_left(of_ten: int, stay: bool) -> None:  # noqa: FBT001
+    plan = moving(*[1] * 100)
+    came = count(100)
+    plan._streams = lambda _: 1
+    moves = 0
+    for tenth in range(50, 280):
+        now = tenth * S // 10
+        plan.look(now, 1, moves)
+        for connection in plan.due(now):
+            plan.gone(connection, now)
+            moves += 1
+            if moves % 10 < of_ten:
+                plan.came([next(came)], now)
+        if plan.is_late(now):
+            break
+    assert (plan.is_late(now), tenth < 100) == (stay, stay), "it ends early where it is of no use"
+    assert moves <= 250
+
+
+def test_client_that_greets_is_awaited() -> None:
+    plan = DrainPlan[int](TIMES, 0, lambda _: 0, lambda connection: connection == 7)
+    plan.look(5 * S, 1, 0)
+    plan.came([7], 6 * S)
+    plan.look(6 * S + QUIET_NS - 1, 0, 1)
+    plan.look(6 * S + QUIET_NS, 0, 1)
+    assert plan.outcome is None
+    deque(plan.due(6 * S + AGAIN_NS), 0)
+    plan.look(6 * S + QUIET_NS, 0, 1)
+    assert plan.outcome is DrainOutcome.MOVED
 
 
 def test_timeout_of_zero_drains_nothing() -> None:
-    plan = DrainPlan[int](DrainTimes(5 * S, 20 * S, 0), 0, lambda _: 1)
+    plan = DrainPlan[int](DrainTimes(5 * S, 20 * S, 0), 0, lambda _: 1, never)
     plan.look(0, 10, 0)
     assert plan.outcome is DrainOutcome.TIME_OVER
 
@@ -104,7 +139,7 @@ def test_every_drain_ends_and_moves_each_connection_once(
     times = DrainTimes(delay, period, delay + period + rest)
     open_ones = dict(enumerate(clients))
     streams = {connection: count for connection, (count, _, _) in open_ones.items()}
-    plan = DrainPlan[int](times, 0, streams.__getitem__)
+    plan = DrainPlan[int](times, 0, streams.__getitem__, never)
     leaves_at = dict[int, int]()
     due: list[int] = []
     now = moved = step = 0
