@@ -24,6 +24,13 @@ from compliance.judging.lines import (
     place_of,
 )
 
+HANDED_OVER = 1.01e-6
+"""The part of a limit, and a rounding, in the lines of a process that has none of it: a millionth, which it does not
+earn."""
+ROUNDED_DOWN = 1e-4
+"""The part by which the rate of a share may be rounded down.
+
+Source: limiter.token_bucket._parts"""
 _THOUSANDTH = 0.001
 """Lines have balances in thousandths of a token."""
 
@@ -43,6 +50,7 @@ class BalanceBounds:
         made_at: The highest rate at which a debt may have been made.
         made_low: The lowest rate at which a debt may have been made; 0: not known.
         goes_on: The limit's value is that of the line before, and was the same in between.
+        has_none: The process has handed the limit over to the one that takes its place.
     """
 
     bucket: int = 0
@@ -56,6 +64,7 @@ class BalanceBounds:
     made_at: float = 0.0
     made_low: float = 0.0
     goes_on: bool = False
+    has_none: bool = False
 
     def tune(self, rate: float | None, burst: float | None, step: Step, began: float | None = None) -> None:
         """Set rate and burst of the next line, and carry the balance to its begin.
@@ -70,6 +79,8 @@ class BalanceBounds:
         self.gap_s = step.gap_s
         is_same = rate == self.rate and burst == self.burst
         self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
+        if rate is None or rate != self.rate:
+            self.has_none = self.is_on and rate is not None and rate <= self.rate * HANDED_OVER
         if rate is None or burst is None:
             self.is_on, self.logged = False, None
             return
@@ -192,9 +203,12 @@ class BalanceBounds:
             self.made_low = self.rate
         elif taken:
             self.made_low = min(self.made_low, self.rate)
+        if self.has_none:
+            return 0.0, ""
         if before is not None:
             expected = before + self.rate * line.duration_s - line.overflow[self.bucket] - taken
-            tolerance, missing = rounding_of(self.rate), expected - balance
+            tolerance = rounding_of(self.rate) + ROUNDED_DOWN * self.rate * line.duration_s
+            missing = expected - balance
         else:
             tolerance = 0.01 + self.rate * (1e-4 + 1e-3 * self.gap_s)
             # Tokens without room may have come before the line.

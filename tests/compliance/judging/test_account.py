@@ -338,6 +338,15 @@ def test_tokens_that_went_to_another_process_are_not_missed():
     assert doubts(judged(lines(before, told(2.0, 8, **PART), told(2.0, 10, **PART)))) == {"books"}
 
 
+def test_process_that_has_handed_a_limit_over_earns_nothing():
+    """Its lines have a millionth of the limit; two bytes a second would show in the books."""
+    rest = {"limit_bytes": 2.0, "burst_bytes": 1.0, "tokens_bytes": 0.0, **CALM}
+    whole = {"limit_bytes": 2e6, "burst_bytes": 2e5, "tokens_bytes": 2e5, "overflow_bytes": 2e6, **CALM}
+    many = [told(10.0, 0, overflow_messages=100.0, **whole), *[told(10.0, 0, overflow_messages=100.0, **rest)] * 2]
+    many[1][1]["began_bytes"] = 0.0
+    assert doubts(judged(lines(*many))) == set()
+
+
 def test_tokens_that_came_from_another_process_may_be_used():
     came = judged(lines(told(0.0, 110), told(0.0, 24, began_messages=14.0, **PART), told(0.0, 10, **PART)))
     assert (excess(came) < 0, doubts(came)) == (True, set())
