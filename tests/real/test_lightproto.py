@@ -146,7 +146,8 @@ class Believed:
         patch.setattr(ClientCommands, "_HANDLERS", dict.fromkeys(ClientCommands._HANDLERS, self._followed))
         nobody: Any = None
         lookups: Any = SimpleNamespace(names_fleet=lambda _command: False)
-        self._commands = ClientCommands(nobody, nobody, nobody, lookups, lambda _refusal: None, Counters())
+        requests: Any = SimpleNamespace(of_transactions=0)
+        self._commands = ClientCommands(nobody, requests, nobody, lookups, lambda _refusal: None, Counters())
         self._fields: dict[str, str] = {}
 
     def read(self, whole: bytes) -> tuple[Read, bytes]:
