@@ -43,11 +43,10 @@ QUIET_NS: Final = NANOS_PER_SECOND
 that clients with streams may still need."""
 AGAIN_NS: Final = NANOS_PER_SECOND
 """Time for which a client that comes is served at least, in which it opens its producers and consumers."""
-BACK_NS: Final = NANOS_PER_SECOND // 2
-"""Time within which a client that has left comes back, or is elsewhere."""
-LEAST_BACK: Final = 4
-MOST_BACK: Final = 8
-"""Clients that have come back, and tenths of those that have left, from which on they have no other address."""
+LEAST_BACK: Final = 12
+MOST_BACK: Final = 9
+"""Streams that have come back, and tenths of those that have left, from which on clients have no other address. Of two
+addresses each stream takes one by chance, and each connection has some that come back."""
 CLOSING_NS: Final = 2 * NANOS_PER_SECOND
 """Time before the timeout at which held entries are awaited no more, so that brokers can send their last receipts."""
 PLANNED: Final = 50
@@ -139,12 +138,12 @@ class DrainPlan(Generic[T]):
         """Connections that have come back, as their clients have no other address."""
         self._idle: deque[T] = deque()
         """The connections without streams that have not begun to leave."""
-        self._under_way: set[T] = set()
-        """The connections with streams that have begun to leave, and have not ended."""
-        self._gone: deque[int] = deque()
-        """The times at which connections with streams have ended whose clients may come back yet."""
+        self._under_way: dict[T, int] = {}
+        """The connections with streams that have begun to leave, and have not ended, with the number of the streams."""
+        self._gone: deque[tuple[int, int]] = deque()
+        """The times at which connections have ended whose clients may come back yet, with the number of the streams."""
         self._left = self._back = 0
-        """The numbers of those whose clients have had time to come back, and of those that have come."""
+        """The numbers of streams that have left and had time to come back, and of those that have come."""
         self._is_hurried = False
         self._idle_at = begun
         """The time from which on those without streams may leave."""
@@ -205,7 +204,7 @@ class DrainPlan(Generic[T]):
         is_late = self.is_late(now)
         while self._busy and self._busy[0][0] <= now:
             _, connection = self._busy.popleft()
-            self._under_way.add(connection)
+            self._under_way[connection] = self._streams(connection)
             yield connection
         yield from self._due_again(now, is_late=is_late)
         if (now >= self._idle_at and not self._busy and not self._under_way) or is_late:
@@ -214,19 +213,19 @@ class DrainPlan(Generic[T]):
 
     def _due_again(self, now: int, *, is_late: bool) -> Iterator[T]:
         """Yield the connections that have come back and leave again."""
-        while self._gone and self._gone[0] <= now - AGAIN_NS - BACK_NS:
-            self._gone.popleft()
-            self._left += 1
+        while self._gone and self._gone[0][0] <= now - AGAIN_NS:
+            self._left += self._gone.popleft()[1]
         while self._came and (is_late or self._came[0][0] <= now):
             _, connection = self._came.popleft()
-            if self._streams(connection):
-                self._back += 1
+            streams = self._streams(connection)
+            if streams:
+                self._back += streams
                 self._staying.append(connection)
             else:
                 self._idle.append(connection)
         if is_late or not self._is_alone:
             staying, self._staying = self._staying, []
-            self._under_way.update(staying)
+            self._under_way |= {connection: self._streams(connection) for connection in staying}
             yield from staying
         elif self._staying and self._is_filled and not (self._busy or self._under_way or self._came or self._gone):
             self._is_hurried = True
@@ -244,8 +243,7 @@ class DrainPlan(Generic[T]):
     def gone(self, connection: T, now: int) -> None:
         """Note that a connection has ended that was due."""
         if connection in self._under_way:
-            self._under_way.remove(connection)
-            self._gone.append(now)
+            self._gone.append((now, self._under_way.pop(connection)))
             self._idle_at = now + QUIET_NS
 
     def is_late(self, now: int) -> bool:
