@@ -136,9 +136,14 @@ class Act:
         wait_for(
             lambda: len(self.log) >= count,
             FINISH_S,
-            lambda: f"{len(self.log)} of {count} taken, last {self.indexes[-10:]}",
+            lambda: f"{len(self.log)} of {count} taken, last {self.indexes[-10:]}; {self._where_it_stands()}",
             pause_s=0.005,
         )
+
+    def _where_it_stands(self) -> str:
+        """What Sluice and the broker say of the subscription: which of them has permits, and which messages."""
+        at_broker = self.stage.rest.stats(self.topic)["subscriptions"][SUBSCRIPTION]
+        return f"Sluice: {self.stage.sluice.streams(self.topic)}; broker: {at_broker}"
 
     def count_confirmed(self) -> int:
         """How many messages the broker knows to be acknowledged."""
@@ -156,7 +161,10 @@ class Act:
         wait_for(
             is_over or (lambda: len(set(self.indexes)) == len(self.sent)),
             FINISH_S,
-            lambda: f"{len(self.log)} taken, missing {sorted(set(range(len(self.sent))) - set(self.indexes))}",
+            lambda: (
+                f"{len(self.log)} taken, missing {sorted(set(range(len(self.sent))) - set(self.indexes))}; "
+                f"{self._where_it_stands()}"
+            ),
             pause_s=0.05,
         )
         time.sleep(QUIET_MS / 1000)
