@@ -161,7 +161,7 @@ class DrainPlan(Generic[T]):
             return
         if connections:
             self._quiet_since = now
-        if not connections and (not moved or now >= self._quiet_since + QUIET_NS) and not self._is_greeted:
+        if not connections and (not moved or now >= self._quiet_since + QUIET_NS) and not self._may_be_greeted:
             self.end(DrainOutcome.MOVED)
         elif now >= self._begun + self._times.timeout:
             self.end(DrainOutcome.TIME_OVER if connections else DrainOutcome.MOVED)
@@ -231,7 +231,7 @@ class DrainPlan(Generic[T]):
             self._is_hurried = True
 
     @property
-    def _is_greeted(self) -> bool:
+    def _may_be_greeted(self) -> bool:
         """Whether a client that has just come may greet yet."""
         return any(self._greets(connection) for _, connection in self._came)
 

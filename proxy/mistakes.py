@@ -124,7 +124,7 @@ def without_contradictions(found: Iterable[Contradiction], read: Callable[[], T]
 
 
 class ReadSoFar:
-    """What a validation has read so far; its context.
+    """The context of a validation: the values that it has read so far, and the number of mistakes.
 
     Attributes:
         mistakes: The number of mistakes that names and entries have.
