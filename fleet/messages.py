@@ -150,7 +150,8 @@ class Demand(NamedTuple):
         used: The rate that passes, in thousandths of a token per second.
         wanted: The rate that would pass if the share allowed, in the same unit, and never less than `used`; `UNBOUNDED`
             if streams wait nearly all the time, so that the rate is unknown.
-        streams: The number of waiting streams, at least 1 if `wanted` is not 0: the weight of the claim.
+        streams: The number of streams that wait, or waited not long ago, at least 1 if `wanted` is not 0: the weight of
+            the claim.
         quota: The limit in this member's own configuration.
     """
 

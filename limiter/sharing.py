@@ -53,6 +53,10 @@ RAISE_NS = 5_000_000_000
 """The delay of a raise that no stream waits for; a lowering before its end cancels the raise. Else shares would change
 several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
 """
+_HALVED_NS = 5_000_000_000
+"""Nanoseconds after which half as many streams count as at the report at which they waited. A share that is large
+enough for a moment lets no stream wait. If none counted then, a process whose streams wait would have that share a
+moment later, and the two would change places in each cycle."""
 _FILLING_LOOKED_AT = 200
 """Filling limiters that each `demands` looks at, at most, as there may be many."""
 
@@ -70,7 +74,7 @@ class Demanded(NamedTuple):
     Attributes:
         used: Tokens that passed, in thousandths per second.
         wanted: Tokens that would pass if there were enough, in thousandths per second; or `UNBOUNDED`.
-        streams: The number of waiting streams; at least 1 if `wanted` is not 0.
+        streams: The number of streams that wait, or waited not long ago; at least 1 if `wanted` is not 0.
         quota: The limit, as this process' own policies have it.
     """
 
@@ -92,9 +96,10 @@ class _Counted:
         rate: Messages per second in the span.
         used: Messages and bytes that passed in the span, in thousandths of one per second.
         waited: The part of the span in which streams waited, 0 to 1.
+        waiting: Streams that wait, or have waited not long ago (`_HALVED_NS`).
     """
 
-    __slots__ = ("at", "is_first", "passed", "rate", "refused", "throttled", "used", "waited")
+    __slots__ = ("at", "is_first", "passed", "rate", "refused", "throttled", "used", "waited", "waiting")
 
     def __init__(self, limiter: Limiter, now: int, *, is_first: bool = False) -> None:
         self.is_first = is_first
@@ -106,6 +111,7 @@ class _Counted:
         self.rate = 0
         self.used = 0, 0
         self.waited = 0.0
+        self.waiting = 0.0
 
     def is_mixed_since(self, before: "_Counted", held: int) -> bool:
         """Set the rates of the span since `before`, and return whether the span is mixed.
@@ -472,6 +478,8 @@ class SharedLimits:
         span, waited = after.at - before.at, after.waited
         messages, size = (_per_second(after.passed[index] - before.passed[index], span) for index in range(2))
         used = after.used = messages, size
+        remembered = before.waiting * 0.5 ** (span / _HALVED_NS) if before.waiting else 0
+        after.waiting = max(len(limiter.waiters), min(len(limiter.streams), remembered))
         refused = [_per_second(after.refused[index] - before.refused[index], span) for index in range(2)]
         waits_for = self._waits_for(limiter, used, after.at) if waited > 0 else (False, False)
         asked = {window.unit for window in limiter.windows if window.asking}
@@ -488,8 +496,7 @@ class SharedLimits:
             else:
                 backlog = _per_second(held[index], span) if waits_for[index] else 0
                 wanted = int(max(used[index] / (1 - part), used[index] + refused[index] + backlog) * _MARGIN)
-            streams = len(limiter.waiters) if waits_for[index] else 0
-            claim = max(streams, int(wanted != 0))
+            claim = max(1, round(after.waiting)) if wanted else 0
             demanded[key_of(limiter.scope, unit)] = Demanded(used[index], wanted, claim, _numbers_of(rate, peak))
         self._set_reported(limiter, units)
 

@@ -373,6 +373,52 @@ def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
     assert (told.used, told.wanted) == (400_000, 404_000)
 
 
+def test_streams_that_waited_count_while_a_share_is_large_enough() -> None:
+    """Half as many after each five seconds, and never more than there are."""
+    process = Process(Limit(messages=rate(100)))
+    streams = [process.stream(number) for number in range(8)]
+    for stream in streams:
+        for _ in range(2):
+            process.offer(stream)
+    process.clock.advance(1)
+
+    def claim() -> int:
+        process.offer(streams[0])
+        told = process.shared.demands(process.clock.now)[0][process.messages]
+        assert told.wanted != 0
+        return told.streams
+
+    assert claim() == 8
+    process.shared.assign(process.messages, WHOLE, None, process.clock.now)
+    process.shared.renew(process.clock.now + 60 * SECOND, process.clock.now)
+    for _ in range(4):
+        process.clock.advance(1)
+        process.scheduler.serve(process.limiter, process.clock.now)
+    assert not process.limiter.waiters
+    process.clock.advance(1)
+    assert claim() == 4
+    process.clock.advance(5)
+    assert claim() == 2
+    process.clock.advance(5)
+    assert claim() == 1
+    process.clock.advance(50)
+    assert claim() == 1
+
+
+def test_streams_that_have_left_do_not_count_any_more() -> None:
+    process = Process(Limit(messages=rate(100)))
+    streams = [process.stream(number) for number in range(3)]
+    for stream in streams:
+        for _ in range(2):
+            process.offer(stream)
+    process.clock.advance(1)
+    assert process.shared.demands(process.clock.now)[0][process.messages].streams == 3
+    for stream in streams[1:]:
+        process.scheduler.leave(stream, process.clock.now)
+    process.clock.advance(1)
+    assert process.shared.demands(process.clock.now)[0][process.messages].streams == 1
+
+
 def test_a_raised_limit_holds_after_the_deciders_answer() -> None:
     process = Process(Limit(messages=rate(100)))
     process.shared.assign(process.messages, WHOLE, None, 0)
