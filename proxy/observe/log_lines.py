@@ -130,6 +130,13 @@ def in_force(limiter: Limiter) -> "Rates":
     return messages_rate, peak_messages, size_rate, peak_size
 
 
+def bursts_in_force(limiter: Limiter) -> tuple[float | None, ...]:
+    """Return the bursts of the same buckets, in tokens: of a share its part, and room for a token at the least."""
+    messages, size = limiter.shares
+    parts = zip(limiter.rates(), (messages, messages, size, size), strict=True)
+    return tuple(None if rate is None else max(1.0, rate.burst * ppm / WHOLE) for rate, ppm in parts)
+
+
 def is_shared(limiter: Limiter) -> bool:
     """Return whether this process has a share of a limit."""
     return limiter.lease is not None or limiter.shares != (WHOLE, WHOLE)
@@ -587,7 +594,8 @@ class PeriodicLines:
     def _of(self, limiter: Limiter) -> bytes:
         scope, limit = limiter.scope, limiter.limit
         published_messages, published_bytes = published_per_second(limit)
-        messages, peak_messages, size, peak_size = in_force(limiter)
+        messages, peak_messages, size, peak_size = map(per_second, in_force(limiter))
+        burst_messages, peak_burst_messages, burst_bytes, peak_burst_bytes = bursts_in_force(limiter)
         fields = {
             "direction": scope.direction,
             "level": scope.level,
@@ -596,14 +604,14 @@ class PeriodicLines:
             "namespace": scope.namespace,
             "source": limiter.source,
             "mode": limit.mode,
-            "limit_messages": per_second(messages),
-            "limit_bytes": per_second(size),
-            "burst_messages": burst(messages),
-            "burst_bytes": burst(size),
-            "peak_messages": per_second(peak_messages),
-            "peak_bytes": per_second(peak_size),
-            "peak_burst_messages": burst(peak_messages),
-            "peak_burst_bytes": burst(peak_size),
+            "limit_messages": messages,
+            "limit_bytes": size,
+            "burst_messages": burst_messages,
+            "burst_bytes": burst_bytes,
+            "peak_messages": peak_messages,
+            "peak_bytes": peak_size,
+            "peak_burst_messages": peak_burst_messages,
+            "peak_burst_bytes": peak_burst_bytes,
             "published_messages": published_messages,
             "published_bytes": published_bytes,
         }

@@ -3,8 +3,19 @@ from typing import cast
 import msgspec
 
 from accesslog.record import AnyLine, HeartbeatLine, LossLine, ShareLine
+from limiter.limiter import Limiter, Scope
+from limiter.token_bucket import Lease, Limit, rate
 from proxy.observe.log_files import LogFiles
-from proxy.observe.log_lines import MOST_SHARES, LineSpan, LogLines, ShareChange, ShareLines, Writer, as_they_are
+from proxy.observe.log_lines import (
+    MOST_SHARES,
+    LineSpan,
+    LogLines,
+    ShareChange,
+    ShareLines,
+    Writer,
+    as_they_are,
+    bursts_in_force,
+)
 from proxy.observe.log_writer import LineRun
 from tests.proxy.conversation import RecordingFiles
 
@@ -78,3 +89,17 @@ def test_that_a_proxy_is_cut_off_or_back_is_told_however_much_changes():
     told = [(line.cause, line.name, line.left_out) for line in lines[MOST_SHARES:]]
     # What is left out at the heartbeat has been told of by then.
     assert told == [("isolated", "0", 50), ("rejoined", "7", 149), ("granted", "next", 0)]
+
+
+def test_a_share_of_a_burst_is_not_rounded_and_has_room_for_a_token():
+    """The bucket keeps no more when its share becomes smaller, so the judge must not expect more."""
+    limit = Limit(messages=rate(40, burst=4), size=rate(1000, burst=100))
+    limiter = Limiter(
+        Scope("publish", "topic", "t", "", ""), limit, "", 0, Lease(0, 10**12), lambda _limiter, _now: None
+    )
+    limiter.share((377_875, 500_000), (None,) * 4, 0)
+    assert bursts_in_force(limiter) == (1.5115, None, 50.0, None)
+    limiter.share((139_000, 0), (None,) * 4, 0)
+    assert bursts_in_force(limiter) == (1.0, None, 1.0, None)
+    alone = Limiter(Scope("publish", "topic", "t", "", ""), limit, "", 0)
+    assert bursts_in_force(alone) == (4.0, None, 100.0, None)
