@@ -51,6 +51,7 @@ class BalanceBounds:
         made_low: The lowest rate at which a debt may have been made; 0: not known.
         goes_on: The limit's value is that of the line before, and was the same in between.
         has_none: The process has handed the limit over to the one that takes its place.
+        unseen_s: Seconds' worth of the tokens that may still be there, and count as a shortfall that does not show.
     """
 
     bucket: int = 0
@@ -65,6 +66,7 @@ class BalanceBounds:
     made_low: float = 0.0
     goes_on: bool = False
     has_none: bool = False
+    unseen_s: float = 0.0
 
     def tune(self, rate: float | None, burst: float | None, step: Step, began: float | None = None) -> None:
         """Set rate and burst of the next line, and carry the balance to its begin.
@@ -79,6 +81,7 @@ class BalanceBounds:
         self.gap_s = step.gap_s
         is_same = rate == self.rate and burst == self.burst
         self.goes_on = self.is_on and is_same and not (step.is_unknown or step.is_unsettled)
+        self._keep_unseen(rate, burst, step, began)
         if rate is None or rate != self.rate:
             self.has_none = self.is_on and rate is not None and rate <= self.rate * HANDED_OVER
         if rate is None or burst is None:
@@ -101,6 +104,22 @@ class BalanceBounds:
             self.least, self.logged, self.made_at, self.made_low = min(self.least, least), None, inf, 0.0
             self.most = max(self.most, began + 1)
         self.is_on, self.rate, self.burst = True, rate, burst
+
+    def _keep_unseen(self, rate: float | None, burst: float | None, step: Step, began: float | None) -> None:
+        """Forget the tokens that another value, share or process took away.
+
+        They may have been kept back for longer, at a lower rate.
+        """
+        if not self.unseen_s:
+            return
+        if rate is None or burst is None or step.is_unknown or step.is_unsettled:
+            self.unseen_s = 0.0
+            return
+        if rate > self.rate:
+            self.unseen_s *= self.rate / rate
+        if rate != self.rate or burst != self.burst or began is not None:
+            taken = self.most - (burst if began is None else min(burst, began))
+            self.unseen_s = max(0.0, self.unseen_s - max(0.0, taken) / rate)
 
     def _go_on(self, rate: float, burst: float, step: Step) -> None:
         if self.logged is not None and step.adds_up:
@@ -182,6 +201,21 @@ class BalanceBounds:
             return line.overflow[self.bucket] / self.rate
         return inf if balance is None else (line.overflow[self.bucket] + max(0.0, balance)) / self.rate
 
+    def newly_unseen_s(self, line: Line, seconds: float) -> float:
+        """Return the part of a shortfall that may be, and does not show, of tokens that count in no earlier line.
+
+        Args:
+            line: The line.
+            seconds: The shortfall that may be in it.
+        """
+        balance = line.tokens[self.bucket]
+        if balance is None:
+            return seconds
+        kept = max(0.0, balance) + line.overflow[self.bucket] + _THOUSANDTH
+        new_s = min(seconds, max(0.0, kept / self.rate - self.unseen_s))
+        self.unseen_s += new_s
+        return new_s
+
     def settle(self, line: Line, least: float, most: float) -> tuple[float, str]:
         """Settle the balance after a line.
 
@@ -196,8 +230,11 @@ class BalanceBounds:
         taken, balance, before = line.passed[self.unit], line.tokens[self.bucket], self.logged
         self.logged = balance
         if balance is None:
-            self.least, self.most = least, most
+            self.least, self.most, self.unseen_s = least, most, 0.0
             return 0.0, ""
+        if self.unseen_s:
+            left_s = self.unseen_s - line.overflow[self.bucket] / self.rate
+            self.unseen_s = max(0.0, min(left_s, balance / self.rate))
         self.least = self.most = balance
         if balance >= 0:
             self.made_low = self.rate
@@ -259,7 +296,7 @@ class OwedSums:
         self._recent: deque[tuple[WaitedLine, Sums]] = deque()
         self._all = self._sums = (0.0, 0.0, 0.0, 0.0)
         self._worst: tuple[float, list[WaitedLine]] | None = None
-        self._hidden: deque[tuple[Line, float]] = deque()
+        self._hidden: deque[tuple[Line, float, float]] = deque()
         self.unseen_s = 0.0
         self.still_s = 0.0
 
@@ -283,18 +320,19 @@ class OwedSums:
         certain, perhaps = _deficits(self._all, SHORT_SHARE)
         return certain <= CLOCK_RESOLUTION_S < perhaps
 
-    def hide(self, line: Line, seconds: float) -> None:
+    def hide(self, line: Line, seconds: float, before_s: float = 0.0) -> None:
         """Note a line with a possible shortfall that does not show.
 
         Args:
             line: The line.
             seconds: The possible shortfall, in seconds of the limit.
+            before_s: Seconds' worth of tokens that count in earlier lines, and may be kept back in this one instead.
         """
         hidden = self._hidden
-        hidden.append((line, seconds))
+        hidden.append((line, seconds, before_s))
         while hidden[0][0].at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):
             hidden.popleft()
-        self.unseen_s = max(self.unseen_s, sum(seconds for _, seconds in hidden))
+        self.unseen_s = max(self.unseen_s, hidden[0][2] + sum(seconds for _, seconds, _ in hidden))
         if self._worst is None:
             self._worst = -UNEXPLAINED_S, [WaitedLine(line, line.passed, 0.0, 0.0, 0.0, 0.0)]
 
