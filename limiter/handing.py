@@ -26,6 +26,9 @@ LEAST_HANDED: Final = WHOLE // 50
 """The least part of a share that is worth a message, unless it is all of it."""
 LOOK_S: Final = 0.25
 """Seconds between two looks at the limiters that lack a part of their limit."""
+_KEPT: Final = 0.5 ** (LOOK_S / 5)
+"""The part of the streams that waited at a look and count at the next one though they do not wait then: half after five
+seconds, as in a fleet (`sharing`). Else shares would go to and fro where streams do not wait all the time."""
 MOST_HANDED: Final = 100_000
 """Most limiters without streams that have been handed over and are known. The oldest of more is forgotten: a stream
 that is opened within its limit at both processes has it twice then."""
@@ -57,6 +60,24 @@ class OtherProcess(Protocol):
 
     def hand(self, handed: HandedShare) -> None:
         """Hand a share over."""
+
+
+class _Looked(NamedTuple):
+    """A limiter that lacks a part of its limit, as it was at a look.
+
+    Args:
+        passed: Messages that had passed, in all.
+        rejected: Messages that had been rejected, in all.
+        waited: Streams that waited, or had waited not long before (`_KEPT`).
+    """
+
+    passed: int
+    rejected: int
+    waited: float
+
+    @classmethod
+    def at(cls, limiter: Limiter, waited: float = 0.0) -> "_Looked":
+        return cls(limiter.usage.messages, limiter.usage.rejected_messages, waited)
 
 
 class HandedLimits:
@@ -91,9 +112,8 @@ class HandedLimits:
         """Limiters that were handed over before they were made here."""
         self._asked_for: dict[Scope, None] = {}
         """Limiters with streams that the other process has asked for: it gets all when the last stream has left."""
-        self._lacking: dict[Scope, tuple[int, int]] = {}
-        """Limiters with streams that have less than their limit; the messages that had passed and been rejected at the
-        last look."""
+        self._lacking: dict[Scope, _Looked] = {}
+        """Limiters with streams that have less than their limit, as they were at the last look."""
         self._left: dict[Scope, LeftBalances] = {}
         """Balances that the other process has left of limiters that were not made here."""
         self._left_at = 0
@@ -111,7 +131,7 @@ class HandedLimits:
     def used(self, limiter: Limiter) -> None:
         """Note that streams begin to use a limiter: what it lacks is asked for."""
         if limiter.shares[0] < WHOLE:
-            self._lacking[limiter.scope] = _counted(limiter)
+            self._lacking[limiter.scope] = _Looked.at(limiter)
             self._other.ask(limiter.scope, 1)
 
     def rested(self, limiter: Limiter, now: int) -> None:
@@ -141,7 +161,7 @@ class HandedLimits:
             self._hand(limiter, 0, now)
         else:
             self._asked_for[scope] = None
-            own, share = self._waiting(limiter), limiter.shares[0]
+            own, share = self._claim(limiter, self._waiting(limiter)), limiter.shares[0]
             kept = WHOLE * own // (own + max(1, waiting)) if own else share // 2
             if share - kept >= LEAST_HANDED:
                 self._hand(limiter, kept, now)
@@ -173,10 +193,10 @@ class HandedLimits:
             if limiter is None or not limiter.streams or limiter.shares[0] >= WHOLE:
                 self._lacking.pop(scope, None)
             else:
-                waiting = self._waiting(limiter)
-                self._lacking[scope] = _counted(limiter)
+                waiting, waited = self._waiting(limiter), self._lacking[scope].waited
+                self._lacking[scope] = _Looked.at(limiter, max(waiting, min(len(limiter.streams), waited * _KEPT)))
                 if waiting:
-                    self._other.ask(scope, waiting)
+                    self._other.ask(scope, self._claim(limiter, waiting))
             yield
 
     def leave(self, clock: Callable[[], int]) -> Iterator[HandedShare]:
@@ -222,7 +242,8 @@ class HandedLimits:
             self._on_change(limiter, now)
             balances = limiter.hand(kept, now)
             if limiter.streams:
-                self._lacking[limiter.scope] = _counted(limiter)
+                looked = self._lacking.get(limiter.scope)
+                self._lacking[limiter.scope] = _Looked.at(limiter, looked.waited if looked else self._waiting(limiter))
                 self._serve([limiter], now)
             self._other.hand(HandedShare(limiter.scope, share - kept, balances))
 
@@ -232,11 +253,12 @@ class HandedLimits:
         Consumers that ask for more permits count only while messages pass: idle ones ask as well. Where messages were
         rejected, at least one stream waits.
         """
-        counted = _counted(limiter)
-        passed, rejected = self._lacking.get(limiter.scope, counted)
-        asking = sum(len(window.asking) for window in limiter.windows) if counted[0] > passed else 0
-        return len(limiter.waiters) or asking or int(counted[1] > rejected)
+        now = _Looked.at(limiter)
+        before = self._lacking.get(limiter.scope, now)
+        asking = sum(len(window.asking) for window in limiter.windows) if now.passed > before.passed else 0
+        return len(limiter.waiters) or asking or int(now.rejected > before.rejected)
 
-
-def _counted(limiter: Limiter) -> tuple[int, int]:
-    return limiter.usage.messages, limiter.usage.rejected_messages
+    def _claim(self, limiter: Limiter, waiting: int) -> int:
+        """Return for how many streams this process has a part: those that wait, or waited not long ago."""
+        looked = self._lacking.get(limiter.scope)
+        return max(waiting, round(looked.waited)) if looked else waiting

@@ -2,6 +2,7 @@
 
 from collections import deque
 from fractions import Fraction
+from random import Random
 from typing import Literal
 
 import pytest
@@ -26,12 +27,14 @@ class Post:
 
     def __init__(self) -> None:
         self.queue = deque[tuple[Scope, int] | HandedShare]()
+        self.handed = 0
 
     def ask(self, scope: Scope, waiting: int) -> None:
         self.queue.append((scope, waiting))
 
     def hand(self, handed: HandedShare) -> None:
         self.queue.append(handed)
+        self.handed += 1
 
 
 class Takeover:
@@ -233,6 +236,34 @@ def test_shares_follow_the_streams_that_wait() -> None:
     passed = {side: len(both.runs[side].passed()) for side in SIDES}
     assert sum(passed.values()) >= 0.95 * 400
     assert 1.8 <= passed["before"] / passed["after"] <= 2.2
+
+
+def test_shares_rest_where_streams_of_both_reach_two_limits() -> None:
+    """A stream that waits on its topic's limit does not wait on the other one, so others wait at each look."""
+    limits = {"x": Limit(rate(20)), "y": Limit(rate(100_000)), "total": Limit(rate(40))}
+    both = Takeover(limits, Run(limits, 0, FirstBalances()))
+    offered = {"x": 15, "y": 14}
+    random = Random(1)
+    coming = {(side, topic): random.random() / offered[topic] for side in SIDES for topic in offered}
+    begun, handed = dict[Side, int](), 0
+    for hundredth in range(2000):
+        if hundredth == 500:
+            begun = {side: len(both.runs[side].passed()) for side in SIDES}
+            handed = sum(post.handed for post in both.posts.values())
+        for (side, topic), at in coming.items():
+            if at <= hundredth / 100:
+                both.runs[side].offer_to(topic, 1)
+                coming[side, topic] += 1 / offered[topic]
+        both.run(0.01)
+        both.deliver_all()
+        if hundredth % 25 == 24:
+            for side in SIDES:
+                both.look(side)
+    passed = [len(both.runs[side].passed()) - begun[side] for side in SIDES]
+    assert passed == pytest.approx([300, 300], abs=8)
+    assert sum(post.handed for post in both.posts.values()) - handed <= 30, (
+        "twice a second; each ends a line of the log"
+    )
 
 
 def test_idle_streams_give_way_to_those_that_wait() -> None:

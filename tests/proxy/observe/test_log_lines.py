@@ -94,9 +94,7 @@ def test_that_a_proxy_is_cut_off_or_back_is_told_however_much_changes():
 def test_a_share_of_a_burst_is_not_rounded_and_has_room_for_a_token():
     """The bucket keeps no more when its share becomes smaller, so the judge must not expect more."""
     limit = Limit(messages=rate(40, burst=4), size=rate(1000, burst=100))
-    limiter = Limiter(
-        Scope("publish", "topic", "t", "", ""), limit, "", 0, Lease(0, 10**12), lambda _limiter, _now: None
-    )
+    limiter = Limiter(Scope("publish", "topic", "t", "", ""), limit, "", 0, Lease(0, 10**12), lambda _limiter: None)
     limiter.share((377_875, 500_000), (None,) * 4, 0)
     assert bursts_in_force(limiter) == (1.5115, None, 50.0, None)
     limiter.share((139_000, 0), (None,) * 4, 0)
