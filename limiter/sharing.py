@@ -17,6 +17,7 @@ A limiter at rest whose bucket is not full is *filling*: it is reported once aga
 
 from collections.abc import Callable
 from itertools import islice, takewhile
+from math import exp2
 from sys import intern
 from typing import NamedTuple
 
@@ -57,6 +58,9 @@ _HALVED_NS = 5_000_000_000
 """Nanoseconds after which half as many streams count as at the report at which they waited. A share that is large
 enough for a moment lets no stream wait. If none counted then, a process whose streams wait would have that share a
 moment later, and the two would change places in each cycle."""
+_FEW, _MANY_HALVED_NS = 4, 2_000_000_000
+"""More streams than this, beyond those that wait, are halved sooner: many that have all ceased to wait must not keep a
+share from others for long."""
 _FILLING_LOOKED_AT = 200
 """Filling limiters that each `demands` looks at, at most, as there may be many."""
 
@@ -111,7 +115,7 @@ class _Counted:
         self.rate = 0
         self.used = 0, 0
         self.waited = 0.0
-        self.waiting = 0.0
+        self.waiting: float = 0
 
     def is_mixed_since(self, before: "_Counted", held: int) -> bool:
         """Set the rates of the span since `before`, and return whether the span is mixed.
@@ -478,8 +482,7 @@ class SharedLimits:
         span, waited = after.at - before.at, after.waited
         messages, size = (_per_second(after.passed[index] - before.passed[index], span) for index in range(2))
         used = after.used = messages, size
-        remembered = before.waiting * 0.5 ** (span / _HALVED_NS) if before.waiting else 0
-        after.waiting = max(len(limiter.waiters), min(len(limiter.streams), remembered))
+        after.waiting = _waiting(limiter, before.waiting, span)
         refused = [_per_second(after.refused[index] - before.refused[index], span) for index in range(2)]
         waits_for = self._waits_for(limiter, used, after.at) if waited > 0 else (False, False)
         asked = {window.unit for window in limiter.windows if window.asking}
@@ -520,6 +523,22 @@ class SharedLimits:
         by_count = used[0] / messages.per_second / max(1, limiter.shares[0])
         by_size = used[1] / size.per_second / max(1, limiter.shares[1])
         return by_count >= by_size, by_size >= by_count
+
+
+def _waiting(limiter: Limiter, before: float, span: int) -> float:
+    """Return how many streams wait, or waited not long ago; see `_HALVED_NS`.
+
+    Args:
+        limiter: The limiter.
+        before: The result at the previous report.
+        span: Nanoseconds since then.
+    """
+    now = len(limiter.waiters)
+    if before <= now:
+        return now
+    more = max(_FEW, (before - now) * exp2(-span / _MANY_HALVED_NS))
+    remembered = min(before * exp2(-span / _HALVED_NS), now + more)
+    return max(now, min(len(limiter.streams), remembered))
 
 
 def key_of(scope: Scope, unit: Unit) -> UnitKey:

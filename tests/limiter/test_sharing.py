@@ -405,6 +405,23 @@ def test_streams_that_waited_count_while_a_share_is_large_enough() -> None:
     assert claim() == 1
 
 
+def test_many_streams_that_wait_no_more_count_for_a_shorter_time() -> None:
+    process = Process(Limit(messages=rate(100, burst=50)))
+    streams = [process.stream(number) for number in range(41)]
+    for stream in streams:
+        process.offer(stream)
+    process.clock.advance(0.25)
+    claims = [process.shared.demands(process.clock.now)[0][process.messages].streams]
+    process.shared.assign(process.messages, WHOLE, None, process.clock.now)
+    process.shared.renew(process.clock.now + 60 * SECOND, process.clock.now)
+    for _ in range(5):
+        process.clock.advance(2)
+        process.scheduler.serve(process.limiter, process.clock.now)
+        process.offer(streams[0])
+        claims.append(process.shared.demands(process.clock.now)[0][process.messages].streams)
+    assert claims == [40, 20, 10, 5, 4, 3]
+
+
 def test_streams_that_have_left_do_not_count_any_more() -> None:
     process = Process(Limit(messages=rate(100)))
     streams = [process.stream(number) for number in range(3)]
