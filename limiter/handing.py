@@ -20,15 +20,13 @@ from typing import Final, NamedTuple, Protocol
 
 from limiter.limiter import LeftBalances, Limiter, Scope
 from limiter.restart import FirstBalances, at
-from limiter.token_bucket import WHOLE
+from limiter.sharing import claimed
+from limiter.token_bucket import NANOS_PER_SECOND, WHOLE
 
 LEAST_HANDED: Final = WHOLE // 50
 """The least part of a share that is worth a message, unless it is all of it."""
 LOOK_S: Final = 0.25
 """Seconds between two looks at the limiters that lack a part of their limit."""
-_KEPT: Final = 0.5 ** (LOOK_S / 5)
-"""The part of the streams that waited at a look and count at the next one though they do not wait then: half after five
-seconds, as in a fleet (`sharing`). Else shares would go to and fro where streams do not wait all the time."""
 MOST_HANDED: Final = 100_000
 """Most limiters without streams that have been handed over and are known. The oldest of more is forgotten: a stream
 that is opened within its limit at both processes has it twice then."""
@@ -68,16 +66,16 @@ class _Looked(NamedTuple):
     Args:
         passed: Messages that had passed, in all.
         rejected: Messages that had been rejected, in all.
-        waited: Streams that waited, or had waited not long before (`_KEPT`).
+        claimed: As `sharing.claimed`.
     """
 
     passed: int
     rejected: int
-    waited: float
+    claimed: float
 
     @classmethod
-    def at(cls, limiter: Limiter, waited: float = 0.0) -> "_Looked":
-        return cls(limiter.usage.messages, limiter.usage.rejected_messages, waited)
+    def at(cls, limiter: Limiter, claimed: float = 0.0) -> "_Looked":
+        return cls(limiter.usage.messages, limiter.usage.rejected_messages, claimed)
 
 
 class HandedLimits:
@@ -161,7 +159,7 @@ class HandedLimits:
             self._hand(limiter, 0, now)
         else:
             self._asked_for[scope] = None
-            own, share = self._claim(limiter, self._waiting(limiter)), limiter.shares[0]
+            own, share = self._claim(limiter), limiter.shares[0]
             kept = WHOLE * own // (own + max(1, waiting)) if own else share // 2
             if share - kept >= LEAST_HANDED:
                 self._hand(limiter, kept, now)
@@ -193,10 +191,11 @@ class HandedLimits:
             if limiter is None or not limiter.streams or limiter.shares[0] >= WHOLE:
                 self._lacking.pop(scope, None)
             else:
-                waiting, waited = self._waiting(limiter), self._lacking[scope].waited
-                self._lacking[scope] = _Looked.at(limiter, max(waiting, min(len(limiter.streams), waited * _KEPT)))
+                waiting, before = self._waiting(limiter), self._lacking[scope].claimed
+                claim = claimed(waiting, before, len(limiter.streams), round(LOOK_S * NANOS_PER_SECOND))
+                self._lacking[scope] = _Looked.at(limiter, claim)
                 if waiting:
-                    self._other.ask(scope, self._claim(limiter, waiting))
+                    self._other.ask(scope, round(claim))
             yield
 
     def leave(self, clock: Callable[[], int]) -> Iterator[HandedShare]:
@@ -242,8 +241,7 @@ class HandedLimits:
             self._on_change(limiter, now)
             balances = limiter.hand(kept, now)
             if limiter.streams:
-                looked = self._lacking.get(limiter.scope)
-                self._lacking[limiter.scope] = _Looked.at(limiter, looked.waited if looked else self._waiting(limiter))
+                self._lacking[limiter.scope] = _Looked.at(limiter, self._claim(limiter))
                 self._serve([limiter], now)
             self._other.hand(HandedShare(limiter.scope, share - kept, balances))
 
@@ -258,7 +256,6 @@ class HandedLimits:
         asking = sum(len(window.asking) for window in limiter.windows) if now.passed > before.passed else 0
         return len(limiter.waiters) or asking or int(now.rejected > before.rejected)
 
-    def _claim(self, limiter: Limiter, waiting: int) -> int:
-        """Return for how many streams this process has a part: those that wait, or waited not long ago."""
+    def _claim(self, limiter: Limiter) -> int:
         looked = self._lacking.get(limiter.scope)
-        return max(waiting, round(looked.waited)) if looked else waiting
+        return max(self._waiting(limiter), round(looked.claimed) if looked else 0)

@@ -54,13 +54,7 @@ RAISE_NS = 5_000_000_000
 """The delay of a raise that no stream waits for; a lowering before its end cancels the raise. Else shares would change
 several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
 """
-_HALVED_NS = 5_000_000_000
-"""Nanoseconds after which half as many streams count as at the report at which they waited. A share that is large
-enough for a moment lets no stream wait. If none counted then, a process whose streams wait would have that share a
-moment later, and the two would change places in each cycle."""
-_FEW, _MANY_HALVED_NS = 4, 2_000_000_000
-"""More streams than this, beyond those that wait, are halved sooner: many that have all ceased to wait must not keep a
-share from others for long."""
+_HALVED_NS, _MANY_HALVED_NS, _FEW = 5_000_000_000, 2_000_000_000, 4
 _FILLING_LOOKED_AT = 200
 """Filling limiters that each `demands` looks at, at most, as there may be many."""
 
@@ -93,6 +87,7 @@ class _Counted:
 
     Attributes:
         at: When the counts were read.
+        claimed: As `claimed`.
         is_first: The limiter was at rest, and not reported since: the counts are those of its first use.
         passed: Messages and bytes that have passed, in all.
         refused: Messages and bytes that were refused, in all.
@@ -100,10 +95,9 @@ class _Counted:
         rate: Messages per second in the span.
         used: Messages and bytes that passed in the span, in thousandths of one per second.
         waited: The part of the span in which streams waited, 0 to 1.
-        waiting: Streams that wait, or have waited not long ago (`_HALVED_NS`).
     """
 
-    __slots__ = ("at", "is_first", "passed", "rate", "refused", "throttled", "used", "waited", "waiting")
+    __slots__ = ("at", "claimed", "is_first", "passed", "rate", "refused", "throttled", "used", "waited")
 
     def __init__(self, limiter: Limiter, now: int, *, is_first: bool = False) -> None:
         self.is_first = is_first
@@ -115,7 +109,7 @@ class _Counted:
         self.rate = 0
         self.used = 0, 0
         self.waited = 0.0
-        self.waiting: float = 0
+        self.claimed: float = 0
 
     def is_mixed_since(self, before: "_Counted", held: int) -> bool:
         """Set the rates of the span since `before`, and return whether the span is mixed.
@@ -482,7 +476,7 @@ class SharedLimits:
         span, waited = after.at - before.at, after.waited
         messages, size = (_per_second(after.passed[index] - before.passed[index], span) for index in range(2))
         used = after.used = messages, size
-        after.waiting = _waiting(limiter, before.waiting, span)
+        after.claimed = claimed(len(limiter.waiters), before.claimed, len(limiter.streams), span)
         refused = [_per_second(after.refused[index] - before.refused[index], span) for index in range(2)]
         waits_for = self._waits_for(limiter, used, after.at) if waited > 0 else (False, False)
         asked = {window.unit for window in limiter.windows if window.asking}
@@ -499,7 +493,7 @@ class SharedLimits:
             else:
                 backlog = _per_second(held[index], span) if waits_for[index] else 0
                 wanted = int(max(used[index] / (1 - part), used[index] + refused[index] + backlog) * _MARGIN)
-            claim = max(1, round(after.waiting)) if wanted else 0
+            claim = max(1, round(after.claimed)) if wanted else 0
             demanded[key_of(limiter.scope, unit)] = Demanded(used[index], wanted, claim, _numbers_of(rate, peak))
         self._set_reported(limiter, units)
 
@@ -525,20 +519,24 @@ class SharedLimits:
         return by_count >= by_size, by_size >= by_count
 
 
-def _waiting(limiter: Limiter, before: float, span: int) -> float:
-    """Return how many streams wait, or waited not long ago; see `_HALVED_NS`.
+def claimed(waiting: int, before: float, streams: int, span: int) -> float:
+    """Return for how many streams a process claims a part of a limit: those that wait, or waited in the last seconds.
+
+    A share that is large enough for a moment lets no stream wait. If none counted then, a process whose streams wait
+    would have that share a moment later, and the two would change places again and again.
 
     Args:
-        limiter: The limiter.
-        before: The result at the previous report.
-        span: Nanoseconds since then.
+        waiting: The streams that wait.
+        before: The result a while ago. Half of these count after five seconds; many, beyond those that wait, are halved
+            sooner, so that those which have all ceased to wait do not keep the share from others for long.
+        streams: The number of open streams.
+        span: That while, in nanoseconds.
     """
-    now = len(limiter.waiters)
-    if before <= now:
-        return now
-    more = max(_FEW, (before - now) * exp2(-span / _MANY_HALVED_NS))
-    remembered = min(before * exp2(-span / _HALVED_NS), now + more)
-    return max(now, min(len(limiter.streams), remembered))
+    if before <= waiting:
+        return waiting
+    more = max(_FEW, (before - waiting) * exp2(-span / _MANY_HALVED_NS))
+    remembered = min(before * exp2(-span / _HALVED_NS), waiting + more)
+    return max(waiting, min(streams, remembered))
 
 
 def key_of(scope: Scope, unit: Unit) -> UnitKey:

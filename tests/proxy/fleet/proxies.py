@@ -75,13 +75,9 @@ class LimitedProxy:
             self.scheduler.hold(stream, Entry(b"", messages, size, size, now), now)
 
     def _waking(self, whose: Callable[[], Scheduler]) -> Callable[[Limiter, int], None]:
-        alarms: dict[Limiter, asyncio.TimerHandle] = {}
-
         def wake_at(limiter: Limiter, at_ns: int) -> None:
-            if limiter in alarms:
-                alarms[limiter].cancel()
             delay = max(0, at_ns - self.clock()) / 1e9
-            alarms[limiter] = self.loop.call_later(delay, lambda: whose().serve(limiter, self.clock()))
+            self.loop.call_later(delay, lambda: whose().serve(limiter, self.clock()))
 
         return wake_at
 

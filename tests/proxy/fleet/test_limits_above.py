@@ -1,10 +1,14 @@
 """Limits above each other, which streams of several members reach at once: shares come to rest, and nothing is lost."""
 
+from asyncio import TimerHandle
+from collections.abc import Callable
+
 import pytest
 
 from limiter.levels import Setting
-from limiter.limiter import Stream, StreamName
+from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Policies, Value
+from limiter.scheduler import Scheduler
 from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.config.sections import Fleet
@@ -32,6 +36,18 @@ class Member(LimitedProxy):
             self.streams.append(Stream(name, (), lambda _stream, _entry: None))
             self.registry.open(self.streams[-1], topic, self.clock())
         self.start(hub)
+
+    def _waking(self, whose: Callable[[], Scheduler]) -> Callable[[Limiter, int], None]:
+        """Each alarm of a limiter replaces the one before, as in a proxy; so many streams would have too many."""
+        alarms: dict[Limiter, TimerHandle] = {}
+
+        def wake_at(limiter: Limiter, at_ns: int) -> None:
+            if limiter in alarms:
+                alarms[limiter].cancel()
+            delay = max(0, at_ns - self.clock()) / 1e9
+            alarms[limiter] = self.loop.call_later(delay, lambda: whose().serve(limiter, self.clock()))
+
+        return wake_at
 
     def offer(self) -> None:
         for stream in self.streams:
