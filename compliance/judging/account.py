@@ -418,11 +418,8 @@ class LimiterAccount:
         """Return the seconds for which the limiter had tokens while a stream waited, beyond a late timer's time."""
         on = self._on
         hidden_s = min(LATE_S, closed_s, *(held.unspent_s(line) for held in on))
-        if hidden_s > 0 and len(on) > 1:
-            self._owing.hide(line, hidden_s)
-        elif hidden_s > 0:
-            before_s = on[0].unseen_s
-            self._owing.hide(line, on[0].newly_unseen_s(line, hidden_s), before_s)
+        if hidden_s > 0:
+            self._owing.hide(line, hidden_s, on[0] if len(on) == 1 else None)
         if len(on) == 1:
             (held,) = on
             open_s = (held.least + held.owed_rate * closed_s - served[held.unit] - 1) / held.rate

@@ -320,14 +320,18 @@ class OwedSums:
         certain, perhaps = _deficits(self._all, SHORT_SHARE)
         return certain <= CLOCK_RESOLUTION_S < perhaps
 
-    def hide(self, line: Line, seconds: float, before_s: float = 0.0) -> None:
+    def hide(self, line: Line, seconds: float, held: BalanceBounds | None = None) -> None:
         """Note a line with a possible shortfall that does not show.
 
         Args:
             line: The line.
             seconds: The possible shortfall, in seconds of the limit.
-            before_s: Seconds' worth of tokens that count in earlier lines, and may be kept back in this one instead.
+            held: The only bucket: tokens that count in earlier lines do not count again, though they may be kept back
+                in this one instead. None: each line counts for itself.
         """
+        before_s = 0.0
+        if held is not None:
+            before_s, seconds = held.unseen_s, held.newly_unseen_s(line, seconds)
         hidden = self._hidden
         hidden.append((line, seconds, before_s))
         while hidden[0][0].at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):

@@ -275,6 +275,14 @@ class Process:
         self.scheduler.join(stream)
         return stream
 
+    def waiting(self, streams: int) -> list[Stream]:
+        """Open streams that wait, each with two entries."""
+        opened = [self.stream(number) for number in range(streams)]
+        for stream in opened:
+            for _ in range(2):
+                self.offer(stream)
+        return opened
+
     def offer(self, stream: Stream, size: int = 10) -> None:
         if not self.scheduler.pass_entry(stream, 1, size, self.clock.now):
             self.scheduler.hold(stream, Entry(b"", 1, size, 0, self.clock.now), self.clock.now)
@@ -376,10 +384,7 @@ def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
 def test_streams_that_waited_count_while_a_share_is_large_enough() -> None:
     """Half as many after each five seconds, and never more than there are."""
     process = Process(Limit(messages=rate(100)))
-    streams = [process.stream(number) for number in range(8)]
-    for stream in streams:
-        for _ in range(2):
-            process.offer(stream)
+    streams = process.waiting(8)
     process.clock.advance(1)
 
     def claim() -> int:
@@ -424,10 +429,7 @@ def test_many_streams_that_wait_no_more_count_for_a_shorter_time() -> None:
 
 def test_streams_that_have_left_do_not_count_any_more() -> None:
     process = Process(Limit(messages=rate(100)))
-    streams = [process.stream(number) for number in range(3)]
-    for stream in streams:
-        for _ in range(2):
-            process.offer(stream)
+    streams = process.waiting(3)
     process.clock.advance(1)
     assert process.shared.demands(process.clock.now)[0][process.messages].streams == 3
     for stream in streams[1:]:

@@ -80,8 +80,7 @@ class Limit:
         self.owed.unseen_s = 0.0
         seconds = min(LATE_S, waited_ms / 1e3, self.held.unspent_s(line))
         if seconds > 0:
-            before_s = self.held.unseen_s
-            self.owed.hide(line, self.held.newly_unseen_s(line, seconds), before_s)
+            self.owed.hide(line, seconds, self.held)
         self.held.settle(line, *self.held.after(line, passed, 1, None))
         return seconds > 0
 

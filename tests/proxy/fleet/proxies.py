@@ -77,9 +77,13 @@ class LimitedProxy:
     def _waking(self, whose: Callable[[], Scheduler]) -> Callable[[Limiter, int], None]:
         def wake_at(limiter: Limiter, at_ns: int) -> None:
             delay = max(0, at_ns - self.clock()) / 1e9
-            self.loop.call_later(delay, lambda: whose().serve(limiter, self.clock()))
+            self.set_alarm(limiter, delay, lambda: whose().serve(limiter, self.clock()))
 
         return wake_at
+
+    def set_alarm(self, _limiter: Limiter, delay_s: float, ring: Callable[[], object]) -> asyncio.TimerHandle:
+        """Beside those that are set for the limiter already."""
+        return self.loop.call_later(delay_s, ring)
 
 
 class Proxy(LimitedProxy):

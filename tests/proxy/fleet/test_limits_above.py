@@ -8,7 +8,6 @@ import pytest
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream, StreamName
 from limiter.policies import Policies, Value
-from limiter.scheduler import Scheduler
 from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.config.sections import Fleet
@@ -25,6 +24,7 @@ class Member(LimitedProxy):
 
     def __init__(self, number: int, loop: ManualLoop, hub: Hub, limits: tuple[int, int], producers: int) -> None:
         tenant, topic_limit = limits
+        self.alarms: dict[Limiter, TimerHandle] = {}
         policies = Policies()
         policies.put("publish", Setting.TENANT, "acme", Value(Limit(rate(tenant)), "file"))
         policies.put("publish", Setting.TOPIC, LIMITED.full, Value(Limit(rate(topic_limit)), "file"))
@@ -37,17 +37,12 @@ class Member(LimitedProxy):
             self.registry.open(self.streams[-1], topic, self.clock())
         self.start(hub)
 
-    def _waking(self, whose: Callable[[], Scheduler]) -> Callable[[Limiter, int], None]:
-        """Each alarm of a limiter replaces the one before, as in a proxy; so many streams would have too many."""
-        alarms: dict[Limiter, TimerHandle] = {}
-
-        def wake_at(limiter: Limiter, at_ns: int) -> None:
-            if limiter in alarms:
-                alarms[limiter].cancel()
-            delay = max(0, at_ns - self.clock()) / 1e9
-            alarms[limiter] = self.loop.call_later(delay, lambda: whose().serve(limiter, self.clock()))
-
-        return wake_at
+    def set_alarm(self, limiter: Limiter, delay_s: float, ring: Callable[[], object]) -> TimerHandle:
+        """In place of the one before, as in a proxy; so many streams would have too many."""
+        if limiter in self.alarms:
+            self.alarms[limiter].cancel()
+        self.alarms[limiter] = super().set_alarm(limiter, delay_s, ring)
+        return self.alarms[limiter]
 
     def offer(self) -> None:
         for stream in self.streams:
