@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Final, Generic, TypeVar
 
 import structlog
@@ -138,6 +139,8 @@ class DrainPlan(Generic[T]):
         """Connections that have come back, as their clients have no other address."""
         self._idle: deque[T] = deque()
         """The connections without streams that have not begun to leave."""
+        self._greeting: list[T] = []
+        """Connections of clients that had not been let in when the leaving of all was planned."""
         self._under_way: dict[T, int] = {}
         """The connections with streams that have begun to leave, and have not ended, with the number of the streams."""
         self._gone: deque[tuple[int, int]] = deque()
@@ -177,6 +180,8 @@ class DrainPlan(Generic[T]):
                 busy.append((connection, streams))
             else:
                 self._idle.append(connection)
+                if self._greets(connection):
+                    self._greeting.append(connection)
             if number % PLANNED == 0:
                 yield
         total = sum(streams for _, streams in busy)
@@ -233,7 +238,10 @@ class DrainPlan(Generic[T]):
     @property
     def _may_be_greeted(self) -> bool:
         """Whether a client that has just come may greet yet."""
-        return any(self._greets(connection) for _, connection in self._came)
+        if self.phase is Phase.MOVING and not self._is_filled:
+            return True
+        came = (connection for _, connection in self._came)
+        return any(map(self._greets, chain(self._greeting, came)))
 
     @property
     def _is_alone(self) -> bool:
@@ -255,7 +263,7 @@ class DrainPlan(Generic[T]):
         """End the drain; only the first call counts."""
         if self.phase is not Phase.DRAINED:
             self.phase, self.outcome = Phase.DRAINED, outcome
-            for each in (self._busy, self._came, self._staying, self._idle):
+            for each in (self._busy, self._came, self._staying, self._idle, self._greeting):
                 each.clear()
 
 
@@ -405,7 +413,7 @@ class DrainService:
             plan.came(self._server.accepted_after(self._accepted), now)
             self._accepted = self._server.accepted
         greeted = self.connections - self._counters.connections_open["handshake"]
-        plan.look(now, greeted if was_moving else self.connections, self.moved["connections"])
+        plan.look(now, greeted if was_moving else self._clients(), self.moved["connections"])
         if plan.phase is Phase.MOVING and not was_moving:
             if self.cause is not DrainCause.REPLACED:
                 self._accepted = self._server.accepted
@@ -418,6 +426,10 @@ class DrainService:
             self._is_looking = True
             self._engine.slices.run(Work.ENDINGS, self._move(plan, now), self._looked)
         return plan.phase is not Phase.DRAINED
+
+    def _clients(self) -> int:
+        """Return the number of open connections, and of those that are accepted in this turn of the loop if it is 0."""
+        return self.connections or sum(not session.has_ended for session in self._server.sessions)
 
     def _move(self, plan: DrainPlan[Session], now: int) -> Iterator[None]:
         """Have the clients leave whose time has come, and look at those that leave, one in each step."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import takewhile
 
@@ -23,6 +23,8 @@ LISTENERS = 4
 four, which makes connection storms cheaper; a lone connection costs three extra accept calls."""
 BACKLOG = 4096
 """Most connections that wait to be accepted, if the system allows as many."""
+ACCEPTED_AT_ONCE = 64
+"""Most connections of a queue that are accepted in one turn of the loop."""
 
 
 def serves_both(endpoint: Endpoint, all_: Iterable[Endpoint]) -> bool:
@@ -41,6 +43,23 @@ Sockets = dict[str, list[socket.socket]]
 
 def _named(endpoint: Endpoint, bound: list[socket.socket]) -> Endpoint:
     return endpoint._replace(port=bound[0].getsockname()[1])
+
+
+async def _accept_last(listening: socket.socket, accept: Callable[[], asyncio.BaseProtocol]) -> None:
+    """Accept the clients of a queue, and close it at once when it is empty: a client that comes between is reset."""
+    listening.setblocking(False)
+    for _ in range(BACKLOG // ACCEPTED_AT_ONCE):
+        accepted: list[socket.socket] = []
+        with contextlib.suppress(OSError):  # the queue is empty, or no descriptor is left
+            while len(accepted) < ACCEPTED_AT_ONCE:
+                accepted.append(listening.accept()[0])
+        is_last = len(accepted) < ACCEPTED_AT_ONCE
+        if is_last:
+            listening.close()
+        for each in accepted:
+            await asyncio.get_running_loop().connect_accepted_socket(accept, each)
+        if is_last:
+            return
 
 
 class _Closed(asyncio.Protocol):
@@ -186,17 +205,12 @@ class Server:
 
     async def leave_port(self) -> None:
         """Listen no more, where other processes have the port; clients in the queues are accepted first."""
-        waiting = []
+        self.pause_accepting()
         for endpoint, bound in self._bound.items():
             accept = partial(self._accept, _named(endpoint, bound))
             for listening in bound:
-                listening.setblocking(False)
-                with contextlib.suppress(BlockingIOError):
-                    while True:
-                        waiting.append((accept, listening.accept()[0]))
+                await _accept_last(listening, accept)
         self.stop_listening()
-        for accept, connection in waiting:
-            await asyncio.get_running_loop().connect_accepted_socket(accept, connection)
 
     def _accept(self, endpoint: Endpoint) -> asyncio.BaseProtocol:
         if self._most is not None and len(self.sessions) >= self._most:

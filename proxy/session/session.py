@@ -676,8 +676,8 @@ class Session(TransportOwner):
         return 0 if self.forwarding is None else self.forwarding.stream_count()
 
     def greets(self) -> bool:
-        """Return whether the client is there, and is not served yet."""
-        return self.state in _NOT_SERVED
+        """Return whether the client is there, and its broker has not let it in yet."""
+        return self.state in _NOT_SERVED or (self.state is _RELAYING and not self.broker.bytes_read)
 
     def leave(self, *, is_late: bool) -> None:
         """Have the client go on elsewhere, as the process drains; call it again until the session has ended.
@@ -685,7 +685,7 @@ class Session(TransportOwner):
         Args:
             is_late: Held entries and handshakes are not awaited any more.
         """
-        is_greeting = self.state is _AUTHENTICATING or self.state is _DIALLING
+        is_greeting = self.greets()
         if self.state is _PROXY_HEADER or self.state is _SECURING or self.state is _GREETING:
             is_greeting = self._engine.clock() - self._started_at < GREETING_NS
         if self.has_ended or (is_greeting and not is_late):

@@ -204,6 +204,20 @@ def test_client_from_a_queue_of_the_left_port_is_let_in(draining: Draining) -> N
     assert queued.transport.is_eof_sent, "and leaves like the others"
 
 
+def test_client_that_the_loop_is_about_to_open_is_let_in(draining: Draining) -> None:
+    """No connection is counted yet."""
+    client = draining.world.client()
+    draining.world.engine.counters.connections_open["handshake"] -= 1
+    draining.world.loop.run(draining.service.begin, DrainCause.REPLACED)
+    draining.world.engine.counters.connections_open["handshake"] += 1
+    draining.advance(0.5)
+    client >> connect()
+    at_broker = draining.world.dialled()
+    at_broker << connect()
+    at_broker >> connected()
+    client << connected()
+
+
 def test_client_from_a_queue_has_time_to_greet(draining: Draining) -> None:
     _client, broker = publisher(draining.world)
     draining.world.loop.run(draining.service.begin, DrainCause.REPLACED)
@@ -215,6 +229,25 @@ def test_client_from_a_queue_has_time_to_greet(draining: Draining) -> None:
     at_broker << connect()
     at_broker >> connected()
     queued << connected()
+
+
+@pytest.mark.parametrize("cause", [DrainCause.REPLACED, DrainCause.SIGTERM])
+def test_client_that_greets_as_the_drain_begins_is_let_in(make_world: Make, cause: DrainCause) -> None:
+    draining = Draining(make_world(drain={"delay": 0}))
+    early, greets = draining.world.client(), draining.world.client()
+    greets >> connect()
+    dialled = draining.world.dialled()
+    draining.world.loop.run(draining.service.begin, cause)
+    draining.advance(0.5)
+    early >> connect()
+    for client, at_broker in ((greets, dialled), (early, draining.world.dialled())):
+        at_broker << connect()
+        at_broker >> connected()
+        client << connected()
+    draining.advance(1.5)
+    hang_up(early, greets)
+    draining.advance(2)
+    assert draining.state == (Phase.DRAINED, DrainOutcome.MOVED)
 
 
 def test_clients_leave_in_their_time_however_many_connect(draining: Draining) -> None:

@@ -111,6 +111,7 @@ def test_those_that_all_come_back_stay_until_the_others_have_left(of_ten: int, s
 def test_client_that_greets_is_awaited() -> None:
     plan = DrainPlan[int](TIMES, 0, lambda _: 0, lambda connection: connection == 7)
     plan.look(5 * S, 1, 0)
+    deque(plan.filling([], 5 * S), 0)
     plan.came([7], 6 * S)
     plan.look(6 * S + QUIET_NS - 1, 0, 1)
     plan.look(6 * S + QUIET_NS, 0, 1)

@@ -21,7 +21,7 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.read_scheduler import MANY, SLICE_NS
-from proxy.server import LISTENERS, Server
+from proxy.server import ACCEPTED_AT_ONCE, LISTENERS, Server
 from proxy.session.data_path import DataPath
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
@@ -90,6 +90,23 @@ async def test_clients_are_served_until_it_stops_and_get_what_is_left() -> None:
         assert [await client.hear() for client in clients] == [None] * 3
         for client in clients:
             client.writer.close()
+
+
+async def test_clients_in_the_queue_of_a_port_that_is_left_are_served() -> None:
+    async with broker_on_loopback() as broker:
+        server = make_server(broker)
+        address = await server.start()
+        server.pause_accepting()
+        clients = [await connect_to(address) for _ in range(2 * ACCEPTED_AT_ONCE + 1)]
+        await server.leave_port()
+        for client in clients:
+            client.send(connect())
+        assert [await client.hear() for client in clients] == [connected()] * len(clients)
+        with pytest.raises(ConnectionRefusedError):
+            await connect_to(address)
+        for client in clients:
+            client.writer.close()
+        await server.stop(5)
 
 
 async def test_a_neighbour_is_served_before_most_of_a_crowd_that_spoke_before_it() -> None:
