@@ -143,10 +143,10 @@ class Lease:
         """Let the lease last until `until`, which may be earlier than before; a time up to `now` ends it.
 
         Returns:
-            Whether the lease had ended, so that the time up to `now` earns nothing.
+            Whether the lease had ended by `now`, so that waits reckoned since then are endless.
         """
-        had_ended = now > self.until
-        if had_ended:
+        had_ended = now >= self.until
+        if now > self.until:
             self.since = now
         self.until = until
         return had_ended

@@ -77,8 +77,15 @@ def test_a_renewal_may_shorten_or_end_the_lease() -> None:
     assert not lease.renew(3 * SECOND, SECOND)
     assert bucket.tokens(3 * SECOND) == 31
     assert bucket.wait_ns(40, 3 * SECOND) == NEVER_NS
-    assert not lease.renew(2 * SECOND, 3 * SECOND)
+    assert lease.renew(2 * SECOND, 3 * SECOND)
     assert bucket.tokens(4 * SECOND) == 1
+
+
+def test_a_renewal_as_the_lease_ends_costs_nothing() -> None:
+    bucket, lease = leased(Rate(10, SECOND, 100), WHOLE, until=3 * SECOND)
+    assert bucket.wait_ns(40, 3 * SECOND) == NEVER_NS
+    assert lease.renew(9 * SECOND, 3 * SECOND), "who waits is to look again"
+    assert bucket.tokens(4 * SECOND) == 41
 
 
 def test_a_filling_limiter_wants_next_to_nothing_once() -> None:
