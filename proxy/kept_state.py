@@ -1,6 +1,7 @@
 """The state that a run leaves to the next one: policies set at run time, and the balances of limits."""
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Iterable
@@ -120,9 +121,10 @@ def _take_balances(config: Config, folder: Path, run: str) -> LimitState:
     try:
         return LimitState(folder, config.proxy_id, run, shared, time.monotonic_ns)
     except OSError as error:
+        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        remedy = "make room there" if is_full else "chown or chmod it, or mount it writable"
         raise StartError(
-            f"drain.state: {folder}: cannot be read and written by this user ({error.strerror}): chown or chmod it, or "
-            "mount it writable"
+            f"drain.state: {folder}: cannot be read and written by this user ({error.strerror}): {remedy}"
         ) from None
 
 

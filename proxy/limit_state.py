@@ -109,6 +109,8 @@ class LimitState:
         self._machine = _machine()
         self._before: bytes | None = b""
         """The content of the file before it was taken, empty without one; None once this run serves."""
+        self._unmarked = ""
+        """The reason for which the file has no mark of this run."""
         self.first = FirstBalances(empty_since=clock())
         self.found: Found = "missing"
         self.detail = "no earlier run of this proxy_id has left balances there"
@@ -150,6 +152,8 @@ class LimitState:
             pieces, count = self._pieces(limiters)
         with self._locked():
             if _run_of(self._path) != self._run:
+                if self._unmarked and not self._path.exists():
+                    raise StateError(f"when this run began: {self._unmarked}")
                 raise StateError("another run of the same proxy_id has begun since, or its file was removed")
             if pieces:
                 self._put(pieces)
@@ -174,7 +178,8 @@ class LimitState:
             # A file that is still there could be taken again, by a run after this one.
             self._path.unlink(missing_ok=True)
             self.first = FirstBalances(empty_since=self._clock())
-            self._refuse(f"it cannot be written: {error.strerror}; make room, or the next run begins empty as well")
+            self._unmarked = f"it cannot be written: {error.strerror}"
+            self._refuse(f"{self._unmarked}; make room, or the next run begins empty as well")
 
     def _refuse(self, why: str) -> None:
         self.found, self.detail = "refused", why

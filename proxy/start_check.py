@@ -149,8 +149,18 @@ class StartCheck:
         elif kind := _pseudo_file_system(folder):
             self.problems.append(f"policies.store: {store}: {folder} {_keeps_no_files(kind)}")
         else:
+            self._look_at_room("policies.store", store, folder, is_needed=not store.exists())
             with contextlib.suppress(FileNotFoundError):
                 self._look_into_store(store, is_running=is_running)
+
+    def _look_at_room(self, key: str, path: Path, folder: Path, *, is_needed: bool) -> None:
+        """Add a finding if the file system of a folder takes nothing more; `is_needed`: a start fails then."""
+        room = os.statvfs(folder)
+        if room.f_files and not room.f_favail:
+            self.problems.append(f"{key}: {path}: the file system of {folder} takes no further file: remove some there")
+        elif room.f_blocks and not room.f_bavail:
+            findings = self.problems if is_needed else self.warnings
+            findings.append(f"{key}: {path}: the file system of {folder} is full: make room there")
 
     def _look_into_store(self, store: Path, *, is_running: bool) -> None:
         try:
@@ -182,6 +192,8 @@ class StartCheck:
             )
         elif kind := _pseudo_file_system(there):
             self.problems.append(f"{key}: {folder}: {there} {_keeps_no_files(kind)}")
+        else:
+            self._look_at_room(key, folder, there, is_needed=False)
 
     def _look_for_brokers(self, config: Config) -> None:
         forward = config.admin_forward.url

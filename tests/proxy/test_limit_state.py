@@ -268,7 +268,7 @@ def test_full_disk_at_the_start_takes_no_balances(runs: Runs, monkeypatch: pytes
     assert state.found == "refused"
     assert state.detail.startswith("it cannot be written: no space left; make room")
     assert runs.began_with(state) == 0
-    with pytest.raises(StateError):
+    with pytest.raises(StateError, match=r"^when this run began: it cannot be written: no space left$"):
         state.end([runs.limiter(3)])
     assert runs.start().found == "missing"
 

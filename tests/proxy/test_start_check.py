@@ -6,6 +6,7 @@ import os
 import socket
 import sqlite3
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +60,22 @@ def test_state_folder_that_is_no_folder_is_found(tmp_path: Path) -> None:
         config = Config.model_validate({"drain": {"state": folder}})
         with pytest.raises(StartError, match=rf"^drain\.state: {folder}: cannot be read and written by this user \("):
             Proxy(ConfigSource(None, config.model_copy))
+
+
+@pytest.mark.parametrize(("room", "what"), [({"f_bavail": 0}, "is full"), ({"f_favail": 0}, "takes no further file")])
+def test_disk_without_room_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: dict[str, int], what: str
+) -> None:
+    has = {"f_blocks": 9, "f_bavail": 9, "f_files": 9, "f_favail": 9} | room
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**has))
+    found = check(
+        policies={"store": tmp_path / "p.db"}, drain={"state": tmp_path}, access_log={"dir": tmp_path / "log"}
+    )
+    keys, text = {"policies.store", "drain.state", "access_log.dir"}, f"the file system of {tmp_path} {what}"
+    of_start = {each.split(":")[0]: each for each in found.problems}
+    of_serving = {each.split(":")[0]: each for each in found.warnings}
+    assert set(of_start) == ({"policies.store"} if what == "is full" else keys)
+    assert all(text in (of_start | of_serving)[key] for key in keys)
 
 
 def test_what_is_wrong_in_the_file_hides_nothing_else(tmp_path: Path) -> None:
