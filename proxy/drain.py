@@ -343,6 +343,7 @@ class DrainService:
             author: The author of the request; None: the cause is.
         """
         if self._plan is not None:
+            structlog.get_logger().info("a drain is under way already", cause=self.cause, asked_by=cause)
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
         times = replace(self._times, delay=0) if cause in {DrainCause.TAKEOVER, DrainCause.REPLACED} else self._times
