@@ -1,6 +1,7 @@
 """`sluice report` and `sluice compliance …`; both import Spark only when they run."""
 
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,15 @@ def _folder(place: str | Path) -> Path:
             "and --tables reports on them"
         )
     return folder
+
+
+def _moment(text: str) -> datetime:
+    """A time in UTC, from RFC 3339 or a date; without an offset it is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text}: is no time; give 2026-11-28, or 2026-11-28T14:00Z") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def report(  # noqa: PLR0913 - one for each option
@@ -43,6 +53,23 @@ def report(  # noqa: PLR0913 - one for each option
     tables: Annotated[
         str, typer.Option(help="Instead of --access-log: the --out of `sluice compliance run`, folder or URI.")
     ] = "",
+    begin: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from",
+            parser=_moment,
+            metavar="TIME",
+            help="Report on lines from this time on, as 2026-11-28 (its first moment in UTC) or 2026-11-28T14:00Z.",
+            show_default=False,
+        ),
+    ] = None,
+    end: Annotated[
+        datetime | None,
+        typer.Option(
+            "--to", parser=_moment, metavar="TIME", help="Report on lines before this time.", show_default=False
+        ),
+    ] = None,
+    tenant: Annotated[str, typer.Option(help="Report on this tenant's streams and limits alone.")] = "",
     fresh: Annotated[bool, typer.Option(help="Forget what earlier runs with this --out have read.")] = False,
     strict: Annotated[bool, typer.Option(help="Exit with code 3 unless every limit is proven compliant.")] = False,
     verify: Annotated[
@@ -71,6 +98,7 @@ def report(  # noqa: PLR0913 - one for each option
     # of its cache of fonts.
     logging.disable()
     try:
+        from compliance.excerpt import Excerpt
         from compliance.job import ReportOptions, report_with_progress
         from compliance.job import verify as verified
     except ImportError as error:
@@ -80,9 +108,12 @@ def report(  # noqa: PLR0913 - one for each option
         raise typer.BadParameter(
             "give one folder: put the files of all proxies into it, whose names differ", param_hint="--access-log"
         )
+    if begin is not None and end is not None and begin >= end:
+        raise typer.BadParameter(f"{begin}: is not before --to {end}", param_hint="--from")
     if verify:
         raise typer.Exit(verified(logs[0] if logs else None, out))
-    options = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()))
+    excerpt = Excerpt(begin=begin, end=end, tenant=tenant)
+    options = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()), excerpt)
     raise typer.Exit(report_with_progress(logs[0] if logs else None, tables, out, options))
 
 

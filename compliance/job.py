@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from accesslog.file_names import PATTERNS
+from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
@@ -52,6 +53,7 @@ class ReportOptions:
         what_if: File of proposed limits.
         objective: Percent of the time in which promises should be kept.
         spark: `KEY=VALUE` settings of Spark.
+        excerpt: The part of the log that is asked about.
     """
 
     fresh: bool = False
@@ -59,6 +61,7 @@ class ReportOptions:
     what_if: Path | None = None
     objective: float = 99.9
     spark: tuple[str, ...] = ()
+    excerpt: Excerpt = WHOLE_LOG
 
 
 def gather(
@@ -74,7 +77,27 @@ def gather(
     """
     for name, value in settings_of_sums(tables.lines).items():
         spark.conf.set(name, value)
-    return collect(Logs.of(tables), questions or ExtraQuestions(), on_step)
+    asked = questions or ExtraQuestions()
+    logs = Logs.of(tables, asked.excerpt)
+    if not asked.excerpt.is_whole:
+        _look_for_lines(logs, tables)
+    return collect(logs, asked, on_step)
+
+
+def _look_for_lines(logs: Logs, tables: LogTables) -> None:
+    """Refuse an excerpt that has nothing to report on: a time or a name may be mistyped."""
+    if not len(logs.tables.runs):
+        runs = tables.runs.to_pylist()
+        times = (f"{min(row['first'] for row in runs):{_TIME}}", f"{max(row['last'] for row in runs):{_TIME}}")
+        there = f"it has lines from {' to '.join(times)}" if runs else "it has no valid line"
+        raise ReportError(f"--from, --to: no line of the log begins in that time; {there}")
+    if not any(len(logs.sums[name]) for name in ("streams", "limited")):
+        raise ReportError(
+            f"--tenant {logs.excerpt.tenant}: no producer, consumer or limit of this tenant is in the log at that time"
+        )
+
+
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def settings_of_sums(lines: int) -> dict[str, str]:
@@ -368,7 +391,7 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, option
 
 def _questions(options: ReportOptions) -> ExtraQuestions:
     proposals = read_proposals(options.what_if) if options.what_if else []
-    return ExtraQuestions(options.objective / 100, tuple(proposals))
+    return ExtraQuestions(options.objective / 100, tuple(proposals), options.excerpt)
 
 
 def _of_spark(text: str, access_log: Path | None, out: Path) -> str:

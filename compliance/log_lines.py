@@ -6,17 +6,20 @@ other's lines.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from functools import reduce
+from operator import and_
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compliance import storage
+from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.schema import arrow_schema
 
 LINES = pa.schema([*arrow_schema(), ("file", pa.string()), ("line", pa.int64()), ("day", pa.date32())])
@@ -57,16 +60,27 @@ class KeptLines:
         frame: All of them, as Spark reads them.
         files: Parquet files that have no line of another one, and none twice.
         others: The lines of `frame` that are in none of these files; None: there is none.
+        excerpt: The part of them that tasks get.
     """
 
     frame: DataFrame
     files: Sequence[LinesFile] = ()
     others: DataFrame | None = None
+    excerpt: Excerpt = WHOLE_LOG
 
     @staticmethod
     def of_frame(frame: DataFrame) -> "KeptLines":
         """Return lines that only Spark can read."""
         return KeptLines(frame, others=frame)
+
+    def within(self, excerpt: Excerpt) -> "KeptLines":
+        """Return a part of the lines."""
+        return replace(self, excerpt=excerpt)
+
+    @property
+    def lines(self) -> DataFrame:
+        """The lines, as Spark reads them."""
+        return self.frame if self.excerpt.is_whole else self.frame.where(_condition(self.excerpt))
 
     def done(self, work: Work, columns: Collection[str], kinds: Collection[str], result: str) -> DataFrame:
         """Return what tasks make of lines.
@@ -78,6 +92,9 @@ class KeptLines:
             result: The columns of its results, as SQL writes them.
         """
         made = []
+        if not self.excerpt.is_whole:
+            columns = dict.fromkeys((*columns, "start", "tenant"))
+            work = _within(self.excerpt, work)
         if self.files or self.others is None:
             tasks = self._tasks()
             # Spark hands over numbers, and each task knows what to read: no row comes from Java.
@@ -90,15 +107,29 @@ class KeptLines:
 
     def _tasks(self) -> list[list[LinesFile]]:
         cores = self.frame.sparkSession.sparkContext.defaultParallelism
-        most = sum(file.rows for file in self.files) // (cores * TASKS_A_CORE)
+        files = [file for file in self.files if self.excerpt.has_day(file.day)]
+        most = sum(file.rows for file in files) // (cores * TASKS_A_CORE)
         most = min(MOST_ROWS, max(LEAST_ROWS, most))
-        return storage.in_parts(_pieces(self.files, most), lambda file: (file.rows,), (most,))
+        return storage.in_parts(_pieces(files, most), lambda file: (file.rows,), (most,))
 
 
 def _pieces(files: Iterable[LinesFile], most: int) -> Iterator[LinesFile]:
     for file in files:
         step = max(1, -(-file.rows // most))
         yield from (file._replace(rows=file.rows // step, first=first, step=step) for first in range(step))
+
+
+def _condition(excerpt: Excerpt) -> Column:
+    """Return `Excerpt.of` as a condition of Spark's."""
+    start, tenant = F.col("start"), F.col("tenant")
+    bounds = [start >= F.lit(excerpt.begin)] if excerpt.begin else []
+    bounds += [start < F.lit(excerpt.end)] if excerpt.end else []
+    bounds += [tenant.isNull() | (tenant == excerpt.tenant)] if excerpt.tenant else []
+    return reduce(and_, bounds)
+
+
+def _within(excerpt: Excerpt, work: Work) -> Work:
+    return lambda tables: work(excerpt.of(table) for table in tables)
 
 
 def _reading(

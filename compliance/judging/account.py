@@ -516,18 +516,30 @@ def _has_limit(line: Line, unit: int, limit: float, *, is_calm: bool) -> bool:
     return not is_calm or line.published[unit] is not None or abs(own - limit) <= ROUNDING * limit
 
 
-def judged(limiter: Mapping[str, Any], notes: RunNotes, items: Iterable[Line | StreamsLine]) -> Judged:
+def judged(
+    limiter: Mapping[str, Any],
+    notes: RunNotes,
+    items: Iterable[Line | StreamsLine],
+    within: tuple[float, float] | None = None,
+) -> Judged:
     """Replay all lines of one limiter in one run.
 
     Args:
         limiter: The fields of a `LimiterRunKey`.
         notes: Of the run.
         items: In the order of their begins.
+        within: Only stretches that lie wholly between these times count, microseconds since 1970; None: all count.
     """
     account = LimiterAccount(limiter, notes)
     for lines, streams in stretches(items):
-        account.add(lines, streams)
+        if within is None or _is_between(within, (*lines, *streams)):
+            account.add(lines, streams)
     return account.close()
+
+
+def _is_between(times_us: tuple[float, float], items: Iterable[Line | StreamsLine]) -> bool:
+    begin_us, end_us = times_us
+    return all(begin_us <= item.wall_us[0] and item.wall_us[1] <= end_us for item in items)
 
 
 def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line], list[StreamsLine]]]:

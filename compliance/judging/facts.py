@@ -17,6 +17,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
 
+from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.figures.facts import (
     BurnFacts,
     ChangeFacts,
@@ -590,6 +591,8 @@ class Facts(Struct, frozen=True, kw_only=True):
 
     read_at: datetime
     """When the log was read, by the clock of this machine."""
+    excerpt: Excerpt = WHOLE_LOG
+    """The part of the log."""
     runs: list[RunFacts]
     gaps: list[GapFacts]
     quarantine: list[QuarantineFacts]

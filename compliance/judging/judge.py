@@ -7,6 +7,7 @@ the limit, of all proxies, and judges it. So memory holds the lines of a part of
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from math import inf
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from compliance.excerpt import OF_ONE_TENANT, WHOLE_LOG, Excerpt
 from compliance.figures.limits import (
     LIMIT_COLUMNS,
     LIMIT_KEY,
@@ -24,6 +26,7 @@ from compliance.figures.limits import (
     observed_facts,
     value_changes,
 )
+from compliance.figures.scopes import LEVEL_WORDS
 from compliance.figures.shards import figures_by_limit
 from compliance.figures.sums import Grouping, values_of, waits, with_columns
 from compliance.judging.account import judged
@@ -31,7 +34,7 @@ from compliance.judging.bypasses import Suspicion
 from compliance.judging.clocks import Clocks, placed
 from compliance.judging.facts import Judged, LimiterFacts, moment
 from compliance.judging.fleets import FleetNotes, on_common_clock
-from compliance.judging.lines import BUCKETS, Line, RunNotes, StreamsLine
+from compliance.judging.lines import BEHIND_CHANGE_S, BUCKETS, Line, RunNotes, StreamsLine
 from compliance.judging.streams import STREAM_COLUMNS, STREAMS_OF_LIMITS, streams_lines, sums_of_lines
 from compliance.log_lines import KeptLines
 from compliance.schema import LIMITER
@@ -59,6 +62,7 @@ class Judging:
         fleets: Notes of members of fleets.
         suspicion: What shows streams that a limit does not count.
         most: Limits of which a part of all keeps the results: the worst.
+        excerpt: The part of the log that is judged.
     """
 
     clocks: Clocks
@@ -66,6 +70,7 @@ class Judging:
     fleets: FleetNotes
     suspicion: Suspicion
     most: int
+    excerpt: Excerpt = WHOLE_LOG
 
     def of(self, lines: KeptLines, shards: int) -> dict[str, pa.Table]:
         """Judge all limiters, and sum up what only all lines of a limit show.
@@ -79,19 +84,27 @@ class Judging:
             figures of `figures.limits`.
         """
         columns = dict.fromkeys((*LIMIT_COLUMNS, *STREAM_COLUMNS))
-        return figures_by_limit(lines, columns, self.parts, self.figures, shards)
+        # A balance needs the amounts of whole lines, which may lie on the edge.
+        return figures_by_limit(lines.within(self.excerpt.with_margin), columns, self.parts, self.figures, shards)
 
     def parts(self, lines: pa.Table) -> dict[str, pa.Table]:
         """Return what the judging needs of some lines."""
         on_axis = placed(with_columns(lines, throttled_ms=waits(lines)), self.clocks)
         limits = on_axis.filter(pc.equal(lines["kind"], "limit")).select([*LIMIT_COLUMNS, "start_us", "end_us"])
         streams = on_axis.filter(pc.equal(lines["kind"], "interval")).select([*STREAM_COLUMNS, "start_us", "end_us"])
-        return {"limits": limits, "streams": sums_of_lines(streams), "suspects": self.suspicion.suspects(streams)}
+        levels = LEVEL_WORDS
+        if self.excerpt.tenant:
+            levels = tuple(level for level in LEVEL_WORDS if level in OF_ONE_TENANT)
+            limits = limits.filter(pc.is_in(limits["level"], pa.array(levels)))
+        suspects = self.suspicion.suspects(self.excerpt.of(streams))
+        return {"limits": limits, "streams": sums_of_lines(streams, levels), "suspects": suspects}
 
     def figures(self, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Judge some limits, by what is needed of all their lines, and return the figures of them."""
         limits = parts["limits"].sort_by(_BY_TIME)
-        facts, minutes = _judged(limits, STREAMS_OF_LIMITS.of(parts["streams"]).sort_by(_BY_TIME), self.notes)
+        streams = STREAMS_OF_LIMITS.of(parts["streams"]).sort_by(_BY_TIME)
+        facts, minutes = _judged(limits, streams, self.notes, self.excerpt)
+        limits = self.excerpt.of(limits)
         limiters = limiter_facts(limits)
         return {
             "judged": worst(facts, limiters, self.most),
@@ -130,8 +143,9 @@ def worst_limits(facts: pa.Table, limiters: pa.Table, most: int) -> pa.Table | N
     return limits.sort_by(order).slice(0, most).select(list(LIMIT_KEY))
 
 
-def _judged(limits: pa.Table, streams: pa.Table, notes: Notes) -> tuple[pa.Table, pa.Table]:
+def _judged(limits: pa.Table, streams: pa.Table, notes: Notes, excerpt: Excerpt) -> tuple[pa.Table, pa.Table]:
     """Replay all limiters, one after the other: their results, and their minutes."""
+    within = _judged_us(excerpt)
     rows, minutes = [], []
     own_lines, sums = limit_lines(limits), streams_lines(streams)
     places = [_by_limiter(table) for table in (limits, streams)]
@@ -140,8 +154,9 @@ def _judged(limits: pa.Table, streams: pa.Table, notes: Notes) -> tuple[pa.Table
         own, theirs = (of.get(key, slice(0)) for of in places)
         items: list[Line | StreamsLine] = [*own_lines[own], *sums[theirs]]
         items.sort(key=_by_time)
-        result = judged(limiter, notes.get((key[0], key[1]), RunNotes()).of_limiter(*key[2:]), items)
-        result.alone = None if own_lines[own] else _alone(limiter, streams[theirs])
+        run = notes.get((key[0], key[1]), RunNotes())
+        result = judged(limiter, run.of_limiter(*key[2:]), items, within)
+        result.alone = None if own_lines[own] else _alone(limiter, _between(streams[theirs], excerpt))
         tenant = _tenant(limits[own], streams[theirs])
         minutes += [{"tenant": tenant, "minute": at} | msgspec.structs.asdict(of) for at, of in result.minutes.items()]
         result.minutes = {}
@@ -149,6 +164,18 @@ def _judged(limits: pa.Table, streams: pa.Table, notes: Notes) -> tuple[pa.Table
         if result.alone is not None or result.kept.lines or score is not None:
             rows.append(limiter | {"score": score, "facts": msgspec.msgpack.encode(result)})
     return pa.Table.from_pylist(rows, _JUDGED), pa.Table.from_pylist(minutes, _MINUTES)
+
+
+def _between(sums: pa.Table, excerpt: Excerpt) -> pa.Table:
+    begin_us, end_us = excerpt.times_us
+    return sums.filter(pc.and_(pc.greater_equal(sums["wall_start"], begin_us), pc.less(sums["wall_start"], end_us)))
+
+
+def _judged_us(excerpt: Excerpt) -> tuple[float, float] | None:
+    """Return the times between which lines are judged, microseconds since 1970; None: all are."""
+    begin_us, end_us = excerpt.times_us
+    # Lines may lag behind a change that is not in the excerpt.
+    return None if (begin_us, end_us) == (-inf, inf) else (begin_us + BEHIND_CHANGE_S * 1e6, end_us)
 
 
 _JUDGED = pa.schema([*((name, pa.string()) for name in LIMITER), ("score", pa.float64()), ("facts", pa.binary())])

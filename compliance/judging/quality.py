@@ -5,10 +5,11 @@ without having said that it ends may be lost though no number is missing.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from math import inf
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from accesslog.record import Kinds
+from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.figures.sums import Grouping, Sum, itself, listed, ones, with_columns
 from compliance.judging.facts import GapFacts, LinePlace, QuarantineFacts, RunFacts, StandstillFacts, cut_off
 from compliance.schema import BOOT
@@ -32,22 +34,30 @@ def run_of(row: Mapping[str, Any]) -> RunId:
     return row["proxy_id"], row["boot_id"]
 
 
-def _ends(lines: pa.Table) -> pa.Table:
+def ends(excerpt: Excerpt = WHOLE_LOG) -> Sum:
+    """Return the sum that has each run's begin and end, its last heartbeat and line of amounts, and how many lines.
+
+    Args:
+        excerpt: The part of the log, by whose end each run's is bounded.
+    """
+    last = Grouping(BOOT, sums=("lines",), least=("begin_us",), most=("mono_us", "beat", "counted"))
+    return Sum((*BOOT, "kind", "seq", "mono_us", "end", "duration_ms"), partial(_ends, excerpt.times_us[1]), last)
+
+
+def _ends(until_us: float, lines: pa.Table) -> pa.Table:
     begin_us = pc.subtract(
         lines["mono_us"],
         pc.round(pc.multiply(lines["duration_ms"], 1e3), round_mode="half_towards_infinity").cast(pa.int64()),
     )
+    mono_us = lines["mono_us"]
+    if until_us < inf:
+        beyond_us = pc.subtract(lines["end"].cast(pa.int64()), int(until_us))
+        mono_us = pc.subtract(mono_us, pc.max_element_wise(beyond_us, 0))
     is_beat, is_counted = pc.equal(lines["kind"], "heartbeat"), pc.is_in(lines["kind"], pa.array(["interval", "limit"]))
     last = {"beat": pc.if_else(is_beat, lines["seq"], None), "counted": pc.if_else(is_counted, lines["seq"], None)}
-    return with_columns(lines, begin_us=begin_us, **last)
+    return with_columns(lines, begin_us=begin_us, mono_us=mono_us, lines=ones(lines), **last)
 
 
-ENDS = Sum(
-    (*BOOT, "kind", "seq", "mono_us", "duration_ms"),
-    _ends,
-    Grouping(BOOT, least=("begin_us",), most=("mono_us", "beat", "counted")),
-)
-"""The begin and the end of each run, by the monotonic clock, and its last lines of heartbeats and of amounts."""
 BEATS = listed("heartbeat", "end", "mono_us", "duration_ms", "dropped_lines", "complete_until", "fleet")
 LOSSES = listed("loss", "of_boot", "cause", "detail", "lost_lines", "lost_from", "lost_until")
 STANDSTILLS = listed("standstill", "start", "end", "mono_us", "duration_ms", "file", "line")
@@ -83,6 +93,63 @@ def _numbered(numbers: pa.Table, lines: pa.Table) -> pa.Table:
     if not len(numbers):
         return lines.slice(0, 0)
     return lines.join(numbers, keys=[*BOOT, "seq"], join_type="left semi")
+
+
+def gaps_within(gaps: pa.Table, after: pa.Table) -> pa.Table:
+    """Return the gaps before some lines.
+
+    Args:
+        gaps: As `stream.ledger.gap_table`.
+        after: As `after_gaps`.
+    """
+    numbers = {(*run_of(row), row["seq"]) for row in after.to_pylist()}
+    within = [(*run_of(gap), gap["after_seq"] + gap["missing"] + 1) in numbers for gap in gaps.to_pylist()]
+    return gaps.filter(pa.array(within, pa.bool_()))
+
+
+def losses_within(losses: pa.Table, runs: Collection[RunId], excerpt: Excerpt) -> pa.Table:
+    """Return the losses that may be of a part of the log: often only the next run says what one has lost.
+
+    Args:
+        losses: As `LOSSES`.
+        runs: Those that have lines in the excerpt.
+        excerpt: The part.
+    """
+    within = [
+        (row["proxy_id"], row["of_boot"]) in runs
+        and (excerpt.begin is None or row["lost_until"] >= excerpt.begin)
+        and (excerpt.end is None or row["lost_from"] < excerpt.end)
+        for row in losses.to_pylist()
+    ]
+    return losses.filter(pa.array(within, pa.bool_()))
+
+
+def runs_within(runs: pa.Table, gaps: pa.Table, ends: pa.Table, excerpt: Excerpt) -> pa.Table:
+    """Return the runs as far as they are in a part of the log.
+
+    Lines behind the part show that those of the part were written, so a run that goes on counts as ended.
+
+    Args:
+        runs: As `stream.ledger.run_table`.
+        gaps: Those in the excerpt.
+        ends: As `ends`, of lines in the excerpt.
+        excerpt: The part.
+    """
+    lines = {run_of(row): row["lines"] for row in ends.to_pylist()}
+    missing: Counter[RunId] = Counter()
+    for gap in gaps.to_pylist():
+        missing[run_of(gap)] += gap["missing"]
+    found = []
+    for row in runs.to_pylist():
+        run, complete = run_of(row), row["complete_up_to"]
+        if run not in lines:
+            continue
+        if excerpt.begin is not None:
+            row["first"] = max(row["first"], excerpt.begin)
+        if excerpt.end is not None and row["last"] > excerpt.end:
+            row |= {"last": excerpt.end, "has_ended": True, "complete_up_to": complete and min(complete, excerpt.end)}
+        found.append(row | {"read": lines[run], "there": lines[run], "missing": missing[run]})
+    return pa.Table.from_pylist(found, runs.schema)
 
 
 def gap_facts(gaps: pa.Table, after: pa.Table) -> list[GapFacts]:
@@ -222,7 +289,7 @@ def run_facts(
     Args:
         runs: As `stream.ledger.run_table`.
         gaps: As `stream.ledger.gap_table`.
-        sums: `ENDS`, `BEATS` and `LOSSES` as `ends`, `beats` and `losses`.
+        sums: `ends`, `BEATS` and `LOSSES` as `ends`, `beats` and `losses`.
         more: Per run `malformed`, `conflicts`, `clock_steps` and `newer` (lines), where there are any.
     """
     beats, holes = _by_run(sums["beats"], "seq"), _by_run(gaps, "after_seq")

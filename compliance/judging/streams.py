@@ -1,5 +1,6 @@
 """The sums of the lines of all streams under a limit, by their spans."""
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -57,11 +58,12 @@ def held_ms(lines: pa.Table) -> Values:
     return pc.fill_null(pc.if_else(held.is_valid(), pc.min_element_wise(held, lines["duration_ms"]), 0.0), 0.0)
 
 
-def sums_of_lines(lines: pa.Table) -> pa.Table:
+def sums_of_lines(lines: pa.Table, levels: Iterable[str] = LEVEL_WORDS) -> pa.Table:
     """Sum up lines of streams for each limit that they are under, and span.
 
     Args:
         lines: Lines of streams, with `start_us` and `end_us`.
+        levels: The levels of these limits.
     """
     said = LimitsOfLines(lines)
     is_publish = pc.equal(lines["direction"], "publish")
@@ -94,7 +96,7 @@ def sums_of_lines(lines: pa.Table) -> pa.Table:
     exempt = pc.and_(pc.fill_null(lines["exempt"], False), pa.array(said.of_each(partial(_is_in, "exempt")) > 0))
     made = with_columns(made, exempt=exempt)
     sums: list[pa.Table] = []
-    for level in LEVEL_WORDS:
+    for level in levels:
         is_under = said.of_each(partial(_is_in, level)) > 0
         if is_under.any() or not sums:
             sums += [_of_level(named, level) for _, named in scoped(made.filter(pa.array(is_under)), {level})]

@@ -1,7 +1,7 @@
 """Runs the sums of every section on Spark and returns plain values, never more than one machine can hold."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType, StringType
 
+from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.figures import facts as figures
 from compliance.figures import rates, traffic, trends, what_if
 from compliance.figures.limits import LIMIT_KEY
@@ -62,7 +63,6 @@ from compliance.tables import LogTables
 _SUMS: dict[str, Sum] = {
     "clock_spans": CLOCK_SPANS,
     "clock_steps": CLOCK_STEPS,
-    "ends": quality.ENDS,
     "beats": quality.BEATS,
     "losses": quality.LOSSES,
     "standstills": quality.STANDSTILLS,
@@ -88,39 +88,55 @@ class Logs:
     """The lines that the report is about.
 
     Args:
-        tables: What a job has kept.
-        sums: Sums over all lines, by their names in `_SUMS`.
+        tables: What a job has kept, as far as it is in the excerpt.
+        sums: Sums over these lines, by their names in `_SUMS`.
         clocks: As `clocks.clocks_of`.
+        excerpt: The part of the log.
+        begun: Runs that began before the excerpt.
     """
 
     tables: LogTables
     sums: Mapping[str, pa.Table]
     clocks: Clocks
+    excerpt: Excerpt = WHOLE_LOG
+    begun: Collection[RunId] = frozenset()
 
     @classmethod
-    def of(cls, tables: LogTables) -> "Logs":
+    def of(cls, tables: LogTables, excerpt: Excerpt = WHOLE_LOG) -> "Logs":
         """Sum up the lines."""
-        sums = summed(tables.rows, _SUMS | {"after_gaps": quality.after_gaps(tables.gaps)})
-        return cls(tables, sums, clocks_of(sums["clock_spans"]))
+        after_gaps = {"after_gaps": quality.after_gaps(tables.gaps)}
+        wanted = _SUMS | {"ends": quality.ends(excerpt)}
+        if excerpt.is_whole:
+            sums = summed(tables.rows, wanted | after_gaps)
+            return cls(tables, sums, clocks_of(sums["clock_spans"]))
+        rows = tables.rows.within(excerpt)
+        sums = summed(rows, wanted) | summed(tables.rows.within(excerpt.of_all_tenants), after_gaps)
+        runs, gaps = tables.runs, quality.gaps_within(tables.gaps, sums["after_gaps"])
+        within = quality.runs_within(runs, gaps, sums["ends"], excerpt)
+        losses = summed(tables.rows, {"losses": quality.LOSSES})["losses"]
+        sums["losses"] = quality.losses_within(losses, {run_of(row) for row in within.to_pylist()}, excerpt)
+        begun = {run_of(row) for row in runs.to_pylist() if excerpt.begin is not None and row["first"] < excerpt.begin}
+        lines = sum(within["there"].to_pylist())
+        part = replace(tables, rows=rows, runs=within, gaps=gaps, lines=lines)
+        return cls(part, sums, clocks_of(sums["clock_spans"]), excerpt, begun)
 
     @cached_property
     def limits(self) -> DataFrame:
         """Lines of limiters, on the axis of `clocks.with_axis`."""
-        return with_waits(self._of_kind("limit"))
+        return with_waits(with_axis(_of_kind(self.tables.rows, "limit"), self.clocks))
 
     @cached_property
     def intervals(self) -> DataFrame:
         """Lines of streams, on the same axis."""
-        return with_waits(self._of_kind("interval"))
+        return with_waits(with_axis(_of_kind(self.tables.rows, "interval"), self.clocks))
 
     @cached_property
     def shares(self) -> DataFrame:
-        """Lines of shares, on the same axis."""
-        return self._of_kind("share")
-
-    def _of_kind(self, kind: str) -> DataFrame:
-        lines = self.tables.rows.frame.where(F.col("kind") == kind).select(*_columns(kind))
-        return with_axis(lines, self.clocks)
+        """Lines of shares, on the same axis: also those before that say how shares stand."""
+        rows = self.tables.rows
+        begin = self.excerpt.begin and self.excerpt.begin - SHARES_BEFORE
+        earlier = rows.within(Excerpt(begin=begin, end=self.excerpt.end))
+        return with_axis(_of_kind(earlier, "share"), self.clocks)
 
     @property
     def shards(self) -> int:
@@ -131,6 +147,12 @@ class Logs:
 
 FEW_LINES = 100_000
 """Lines of which one task makes the figures of limits."""
+SHARES_BEFORE = timedelta(hours=1)
+"""Time before an excerpt whose lines of shares are read: they say which members there are, and who is cut off."""
+
+
+def _of_kind(rows: KeptLines, kind: str) -> DataFrame:
+    return rows.lines.where(F.col("kind") == kind).select(*_columns(kind))
 
 
 def _columns(kind: str) -> dict[str, None]:
@@ -162,10 +184,12 @@ class ExtraQuestions:
     Args:
         objective: Share of time in which promises should be kept; burn rates are measured by it.
         proposals: Limits to replay over the log.
+        excerpt: The part of the log that is asked about.
     """
 
     objective: float = 0.999
     proposals: tuple[Proposal, ...] = ()
+    excerpt: Excerpt = WHOLE_LOG
 
 
 def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None]) -> facts.Facts:
@@ -185,7 +209,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
         notes, gaps = notes_of_fleets(logs)
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("judging the limits")
-    judging = Judging(logs.clocks, _notes(logs), notes or FleetNotes(), _suspicion(logs), MOST_LIMITS)
+    judging = Judging(logs.clocks, _notes(logs), notes or FleetNotes(), _suspicion(logs), MOST_LIMITS, logs.excerpt)
     judged = judging.of(logs.tables.rows, logs.shards)
     tables |= found.judged(logs, judged, questions.objective)
     tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
@@ -206,7 +230,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     )
     shown = len({(subject.proxy_id, subject.direction, subject.level, subject.name) for subject in subjects})
     more = {"charts_left_out": all_subjects - shown, "left_out": found.left_out, "objective": questions.objective}
-    return _facts(tables | more | {"proposals": list(questions.proposals)})
+    return _facts(tables | more | {"proposals": list(questions.proposals), "excerpt": logs.excerpt})
 
 
 def _facts(tables: Mapping[str, Any]) -> facts.Facts:
@@ -262,12 +286,14 @@ class ReportTables:
             "malformed"
         ]
         steps = step_facts(sums["clock_steps"], sums["clock_spans"])
+        if not logs.excerpt.is_whole:  # these lines have no time
+            malformed = malformed.filter(pc.is_in(malformed["file"], sums["runs_of_files"]["file"].combine_chunks()))
         unknown = sums["unknown"].to_pylist()
         more = {
             "malformed": quality.malformed_of(malformed, sums["runs_of_files"]),
             "clock_steps": Counter((step.proxy_id, step.boot_id) for step in steps),
             "newer": Counter(run_of(row) for row in unknown if row["is_newer"]),
-            "conflicts": quality.conflicts_of(kept.rows.frame, kept.copies) if kept.duplicates else {},
+            "conflicts": quality.conflicts_of(kept.rows.lines, kept.copies) if kept.duplicates else {},
         }
         runs = quality.run_facts(kept.runs, kept.gaps, sums, more)
         runs = self.first("runs", runs, attrgetter("coverage", "first", *BOOT), MOST_RUNS)
@@ -521,13 +547,13 @@ def _notes(logs: Logs) -> dict[RunId, RunNotes]:
     unended = {run_of(row): complete[run_of(row)] for row in logs.tables.runs.to_pylist() if not row["has_ended"]}
     return {
         run: RunNotes(
-            has_begin=0 not in holes[run],
+            has_begin=0 not in holes[run] and run not in logs.begun,
             changed=sorted(changes[run]),
             holes=sorted(holes[run]),
             still_us=sorted(still[run]),
             complete_us=unended.get(run),
         )
-        for run in {*changes, *holes, *still, *unended}
+        for run in {*changes, *holes, *still, *unended, *logs.begun}
     }
 
 

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from compliance.excerpt import Excerpt
 from compliance.figures.facts import (
     EpisodeFacts,
     FleetRateFacts,
@@ -143,6 +144,8 @@ class Report(Struct, frozen=True, kw_only=True):
 
     report_version: int
     bytes_basis: str
+    excerpt: Excerpt
+    """The part of the log that this report is about."""
     overall: Overall
     headline: str
     sentence: str
@@ -188,6 +191,7 @@ def make_report(facts: Facts) -> Report:
     return Report(
         report_version=REPORT_VERSION,
         bytes_basis=BYTES_BASIS,
+        excerpt=facts.excerpt,
         overall=overall,
         headline=headline,
         sentence=sentence,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
+from compliance.excerpt import Excerpt
 from compliance.figures.facts import RateFacts, RefusalFacts, RoleFacts
 from compliance.judging.facts import GapFacts, QuarantineFacts
 from compliance.report.page import breakable, broken, render
@@ -44,6 +45,13 @@ def rate_fact(**more):
     flows = dict.fromkeys(("offered_messages", "offered_bytes", "passed_messages", "passed_bytes"), 1.0)
     limits = dict.fromkeys(("limit_messages", "limit_bytes", "burst_messages", "burst_bytes"))
     return RateFacts(**(values | {"step": 1} | flows | limits | more))
+
+
+def test_an_excerpt_is_told():
+    assert "An excerpt of the log" not in page()
+    told = page(excerpt=Excerpt(begin=BEGIN, tenant="a<b"))
+    assert "An excerpt of the log, from" in told
+    assert ": a&lt;b alone, without limits that span tenants." in told
 
 
 @pytest.mark.parametrize("verdict", ["compliant", "violated", "unknown", "no limit"])

@@ -1,0 +1,74 @@
+"""The part of a log that a report is about: a time, a tenant, or all of it.
+
+A line belongs to the time in which it begins, as to its day. Balances and streams' sums need whole lines, so limits are
+judged by the lines that lie wholly within, and lines on its edges are only looked at: `MARGIN`.
+"""
+
+from datetime import UTC, date, datetime, timedelta
+from math import inf
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from compliance.schema import BEGIN_OF_1970, TIME
+from limiter import levels as limiting
+
+MARGIN = timedelta(seconds=61)
+"""No line is longer, but for a time in which the proxy stood still. Source: `access_log.steady_interval`"""
+OF_ONE_TENANT = frozenset(level.word for level in limiting.LEVELS if level.within)
+"""Levels of which each limit is of one tenant."""
+
+
+class Excerpt(Struct, frozen=True, kw_only=True):
+    """The part of a log that a report is about; without any field it is the whole log."""
+
+    begin: datetime | None = None
+    """Lines that begin earlier are left out."""
+    end: datetime | None = None
+    """Lines that begin then or later are left out."""
+    tenant: str = ""
+    """Streams and limits of other tenants are left out, and limits that span tenants."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole log."""
+        return self == WHOLE_LOG
+
+    @property
+    def of_all_tenants(self) -> "Excerpt":
+        """The same time, with all tenants."""
+        return Excerpt(begin=self.begin, end=self.end)
+
+    @property
+    def with_margin(self) -> "Excerpt":
+        """The same with the lines on its edges."""
+        return Excerpt(begin=self.begin and self.begin - MARGIN, end=self.end and self.end + MARGIN, tenant=self.tenant)
+
+    @property
+    def times_us(self) -> tuple[float, float]:
+        """The begin and the end, microseconds since 1970; infinite without one."""
+        return _micros(self.begin, -inf), _micros(self.end, inf)
+
+    def has_day(self, day: str) -> bool:
+        """Return whether lines that begin on a day, as in `2026-11-21`, may be within."""
+        first = datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC)
+        is_early = self.begin is not None and first + timedelta(days=1) <= self.begin
+        return not is_early and (self.end is None or first < self.end)
+
+    def of(self, lines: pa.Table) -> pa.Table:
+        """Return the lines that are within; `tenant` is looked at only if the excerpt is of one."""
+        for bound, is_within in ((self.begin, pc.greater_equal), (self.end, pc.less)):
+            if bound is not None:
+                lines = lines.filter(is_within(lines["start"], pa.scalar(bound, TIME)))
+        if self.tenant:
+            own = pc.equal(lines["tenant"], self.tenant)
+            lines = lines.filter(pc.fill_null(own, True))
+        return lines
+
+
+def _micros(moment: datetime | None, without: float) -> float:
+    return without if moment is None else (moment - BEGIN_OF_1970) // timedelta(microseconds=1)
+
+
+WHOLE_LOG = Excerpt()

@@ -1,0 +1,162 @@
+"""Reports on a time or a tenant alone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from typer.testing import CliRunner
+
+from compliance.excerpt import Excerpt
+from compliance.job import ReportError, gather
+from compliance.report.collect import ExtraQuestions
+from compliance.report.report import make_report
+from sluice.cli import app
+from tests.compliance.planted import BEGIN, PlantedLog, exact_log
+from tests.compliance.report.test_logs import tables_of
+from tests.compliance.scenarios import in_a_fleet
+
+spark_only = pytest.mark.spark
+
+
+def at(seconds):
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def reported(spark, *logs, tenant="", **times):
+    """The report on the lines between `begin` and `end`, seconds from the first one."""
+    excerpt = Excerpt(tenant=tenant, **{name: at(seconds) for name, seconds in times.items()})
+    return make_report(gather(spark, tables_of(spark, *logs), lambda _: None, ExtraQuestions(excerpt=excerpt)))
+
+
+def steady_log(seconds=60):
+    """A stream of 50/s that has a line each ten seconds, while its limiter has one each second."""
+    log = PlantedLog()
+    for second in range(seconds):
+        log.limit(50, throttled_ms=0.0)
+        if second % 10 == 9:
+            span = {"start": log.begin + timedelta(seconds=second - 9), "duration_ms": 10_000.0, "steady": True}
+            log.interval(500, **span)
+        log.beat()
+    return log
+
+
+@spark_only
+def test_whole_stretches_within_are_judged(spark):
+    """A line of ten seconds that lies across a bound would lack, or have, what its limiter passed on the other side."""
+    report = reported(spark, steady_log(), begin=15, end=45)
+    assert (report.overall.verdict, report.doubts) == ("compliant", [])
+    [limit] = report.limiters
+    assert limit.lines == 20
+    assert limit.passed_messages == 30 * 50
+
+
+@spark_only
+def test_parts_have_all_of_the_whole_once(spark):
+    log = steady_log()
+    parts = [reported(spark, log, end=25), reported(spark, log, begin=25)]
+    whole = reported(spark, log)
+    for table in ("topics", "tenant_days"):
+        passed = [sum(row.passed_messages for row in getattr(part, table)) for part in (*parts, whole)]
+        assert passed[0] + passed[1] == passed[2] == 3000
+    assert sum(part.quality.lines for part in parts) == whole.quality.lines
+
+
+@spark_only
+def test_a_violation_is_of_its_own_time(spark):
+    log = exact_log(20)
+    log.tick(150)
+    for _ in range(20):
+        log.tick(100)
+    verdicts = [
+        reported(spark, log, **times).overall.verdict
+        for times in ({"end": 20}, {"begin": 15, "end": 30}, {"begin": 25}, {})
+    ]
+    assert verdicts == ["compliant", "violated", "compliant", "violated"]
+
+
+@spark_only
+def test_a_run_that_goes_on_has_a_whole_log_within(spark):
+    report = reported(spark, exact_log(40), begin=10, end=30)
+    [run] = report.quality.runs
+    assert (run.first, run.last, run.ended, run.has_tail, run.coverage) == (at(10), at(30), True, False, 1.0)
+    assert report.overall.complete_up_to == at(30)
+
+
+@spark_only
+def test_gaps_and_losses_are_of_their_own_time(spark):
+    log = exact_log(20)
+    del log.lines[30:33]  # the lines of the eleventh second
+    after = PlantedLog(boot_id="boot-2", begin=at(30))
+    after.loss("boot-1", None, lost_from=at(20), lost_until=at(30))
+    after.tick(100)
+    early, late = reported(spark, log, after, end=8), reported(spark, log, after, begin=8, end=20)
+    assert [(report.quality.missing, len(report.quality.gaps)) for report in (early, late)] == [(0, 0), (3, 1)]
+    assert [len(report.quality.losses) for report in (early, late)] == [0, 0]
+    [loss] = reported(spark, log, after, begin=8, end=25).quality.losses
+    assert loss.lost_from == at(20)
+
+
+@spark_only
+def test_who_is_cut_off_is_known_from_before(spark):
+    """The second member is cut off from the fourth second to the sixth; all have shares from the first one on."""
+    logs = in_a_fleet()
+    [total] = reported(spark, *logs, begin=5, end=9).fleets.sums
+    assert [member.proxy_id for member in total.cut_off] == ["fleet-b"]
+    assert sorted(proxy for proxy, _ in total.members) == ["fleet-a", "fleet-b"]
+    assert total.judged_s == 4
+    [total] = reported(spark, *logs, begin=10).fleets.sums
+    assert (total.verdict, total.cut_off) == ("violated", [])
+
+
+@spark_only
+def test_a_tenant_alone_has_no_limit_of_others(spark):
+    log = PlantedLog()
+    other = "persistent://beta/b/t"
+    for _ in range(20):
+        log.interval(50, limit_levels="topic proxy")
+        log.interval(70, tenant="beta", namespace="b", topic=other, stream_id=2, limit_levels="topic proxy")
+        log.limit(50, throttled_ms=0.0)
+        log.limit(70, throttled_ms=0.0, tenant="beta", namespace="b", name=other)
+        log.limit(120, rate=500.0, throttled_ms=0.0, level="proxy", name="", tenant="", namespace="")
+        log.beat()
+    report = reported(spark, log, tenant="acme")
+    assert (report.overall.verdict, report.doubts) == ("compliant", [])
+    assert [(limit.level, limit.tenant) for limit in report.limiters] == [("topic", "acme")]
+    assert {row.tenant for row in report.usage} == {"acme"}
+    assert [tenant.name for tenant in report.tenants] == ["acme"]
+    assert len(reported(spark, log).limiters) == 3
+
+
+@spark_only
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            {"begin": 60},
+            "no line of the log begins in that time; it has lines from 2026-11-21T11:29:00Z to 2026-11-21T",
+        ),
+        ({"tenant": "acne"}, "--tenant acne: no producer, consumer or limit of this tenant"),
+    ],
+)
+def test_nothing_to_report_on_is_an_error(spark, asked, told):
+    with pytest.raises(ReportError, match=told):
+        reported(spark, exact_log(10), **asked)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--from", "yesterday"], "yesterday: is no time; give 2026-11-28"),
+        (["--from", "2026-11-28", "--to", "2026-11-28T01:00+02:00"], "is not before --to"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(words, told):
+    said = CliRunner().invoke(app, ["report", "--out", "nowhere", "--access-log", "nowhere", *words])
+    assert said.exit_code == 2
+    assert told in " ".join(said.output.replace("│", "").split())
+
+
+def test_days_are_those_in_which_lines_may_begin():
+    day = datetime(2026, 11, 21, tzinfo=UTC)
+    excerpt = Excerpt(begin=day, end=day + timedelta(days=1))
+    assert [excerpt.has_day(f"2026-11-{number}") for number in (20, 21, 22)] == [False, True, False]
+    assert [Excerpt().has_day("2026-11-21"), Excerpt(tenant="acme").has_day("2026-11-21")] == [True, True]
