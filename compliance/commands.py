@@ -1,7 +1,8 @@
 """`sluice report` and `sluice compliance …`; both import Spark only when they run."""
 
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -147,11 +148,24 @@ def run(  # noqa: PLR0913 - each is an option of the command
         int | None,
         typer.Option(help="Days whose rows are kept, up to the latest; all if not given.", min=1, show_default=False),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            parser=_folder,
+            metavar="<path>",
+            help="With --follow: folder in which a report on the last --hours is kept up to date.",
+            show_default=False,
+        ),
+    ] = None,
+    hours: Annotated[float, typer.Option(help="Hours before the last line that --report is about.", min=0.01)] = 24.0,
     batch_mib: Annotated[int, typer.Option(help="About how much of the log is read at once.", min=1)] = 2048,
     spark: Annotated[list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.jars=FILE.jar.")] = None,
 ) -> None:
     """Add the new lines of an access log to tables of rows and windows, each once. Needs the extra `report`."""
     try:
+        from compliance.job import ReportError, alone
+        from compliance.live import FollowingReport
         from compliance.stream.options import Job, JobError, Sink, Source, pairs
         from compliance.stream.run import run_with_progress
     except ImportError as error:
@@ -172,9 +186,20 @@ def run(  # noqa: PLR0913 - each is an option of the command
     except JobError as error:
         typer.echo(f"sluice compliance run: {error}", err=True)
         raise typer.Exit(1) from error
+    if report is not None and not follow:
+        raise typer.BadParameter("needs --follow; `sluice report --tables` makes a report once", param_hint="--report")
     # Py4J would log each call that finds Java gone, with a traceback.
     logging.disable()
-    raise typer.Exit(run_with_progress(job, follow=follow, settings=settings))
+    if report is None:
+        raise typer.Exit(run_with_progress(job, follow=follow, settings=settings))
+    try:
+        with alone(report, None):
+            live = partial(FollowingReport, tables=job.out, out=report, window=timedelta(hours=hours))
+            code = run_with_progress(job, follow=follow, settings=settings, live=live)
+    except ReportError as error:
+        typer.echo(f"sluice compliance run: {str(error).replace('--out', '--report')}", err=True)
+        code = 1
+    raise typer.Exit(code)
 
 
 def _absolute(path: str) -> str:

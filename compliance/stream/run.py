@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from types import FrameType, TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -22,7 +23,7 @@ from compliance import storage
 from compliance.java import JavaNotFoundError
 from compliance.log_folder import NOT_WITHIN, is_within, look_into, on_this_machine
 from compliance.session import cause, disk_trouble, spark_session
-from compliance.stream import compaction, usage
+from compliance.stream import compaction, metrics, usage
 from compliance.stream.folder import claim, forget_files, recover, retire
 from compliance.stream.lakes import lake_of, publish
 from compliance.stream.ledger import Summary, summary
@@ -35,6 +36,19 @@ OnSummary = Callable[[Summary], None]
 OnStep = Callable[[str], None]
 
 
+class LiveReport(Protocol):
+    """A report that is kept up to date while a run follows."""
+
+    complete_up_to: datetime | None
+    """The time up to which the report has all lines; None before the first, or if that is not known."""
+
+    def changed(self) -> None:
+        """Note that there are new lines; make the report again, unless it was made a moment ago."""
+
+    def look(self) -> None:
+        """Make the report again if lines came shortly after it was made."""
+
+
 class JobRun:
     """One run of a job on its folder. Only one at a time may be at work on a folder.
 
@@ -43,18 +57,31 @@ class JobRun:
         job: The options.
         on_summary: Called with the summary after each batch.
         on_step: Called with the name of the next step.
+        live: The report that is kept up to date; None: there is none.
 
     Raises:
         JobError: If the folder is another source's, sink's or version's, or a connector is missing.
     """
 
-    def __init__(self, spark: SparkSession, job: Job, on_summary: OnSummary, on_step: OnStep = lambda _: None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        job: Job,
+        on_summary: OnSummary,
+        on_step: OnStep = lambda _: None,
+        live: LiveReport | None = None,
+    ) -> None:
         self._spark = spark
         self._on_step = on_step
+        self._live = live
+        self._at_work = Lock()
+        """Held while tables change, which no report may read then."""
         self._job = job
         self._on_summary = on_summary
         spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
         self._follows, self._due = False, 0.0
+        self._summary: Summary | None = None
+        self._measured = b""
         claim(job)
         self._lake = lake_of(spark, job)
         self._ledger = recover(job.places)
@@ -85,6 +112,12 @@ class JobRun:
         self._note_passed_over()
         if self._finder:
             self._finder.look()
+        if self._live and self._at_work.acquire(blocking=False):
+            try:
+                self._live.look()
+                self._measure()
+            finally:
+                self._at_work.release()
 
     def once(self) -> None:
         """Read what is there now, and bring the tables up to date."""
@@ -128,19 +161,32 @@ class JobRun:
         return f"{self._job.places.work}/checkpoint"
 
     def _write(self, batch: DataFrame, step: int) -> None:
-        self._ledger.add(facts_in(batch, self._job, step))
-        if self._follows and time.monotonic() >= self._due:
-            began = time.monotonic()
-            self.end()
-            # Of a long log a tenth of the time at most goes into tables that are made again and again.
-            self._due = time.monotonic() + _UPKEEP_SHARE * (time.monotonic() - began)
-        else:
-            self._tell()
+        with self._at_work:
+            self._ledger.add(facts_in(batch, self._job, step))
+            if self._follows and time.monotonic() >= self._due:
+                began = time.monotonic()
+                self.end()
+                # Of a long log a tenth of the time at most goes into tables that are made again and again.
+                self._due = time.monotonic() + _UPKEEP_SHARE * (time.monotonic() - began)
+            else:
+                self._tell()
+            if self._live:
+                self._on_step("making the report")
+                self._live.changed()
+                self._measure()
 
     def _tell(self) -> None:
-        new = summary(self._ledger.totals, datetime.now(UTC))
+        self._summary = new = summary(self._ledger.totals, datetime.now(UTC))
         storage.write(f"{self._job.out}/summary.json", msgspec.json.encode(new) + b"\n")
+        self._measure()
         self._on_summary(new)
+
+    def _measure(self) -> None:
+        reported = self._live and self._live.complete_up_to
+        encoded = metrics.encoded(self._summary, reported or None) if self._summary else b""
+        if encoded != self._measured:
+            storage.write(f"{self._job.out}/{metrics.FILE}", encoded)
+            self._measured = encoded
 
 
 _LOOK_EVERY_S = 1
@@ -148,13 +194,20 @@ _UPKEEP_SHARE = 10
 _AGAIN = "run it again: it goes on where it was"
 
 
-def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) -> int:
+def run_with_progress(
+    job: Job,
+    *,
+    follow: bool,
+    settings: Mapping[str, str],
+    live: Callable[[SparkSession], LiveReport] | None = None,
+) -> int:
     """Run the job. Returns the exit code: 0 when done (or ended by a signal, while following), else 1.
 
     Args:
         job: The options.
         follow: Go on until SIGTERM or SIGINT; else end after the present lines.
         settings: Of Spark, from the user.
+        live: Makes the report that is kept up to date while following; None: there is none.
     """
     try:
         checked(job)
@@ -166,7 +219,7 @@ def run_with_progress(job: Job, *, follow: bool, settings: Mapping[str, str]) ->
         _tell_passed_over(job)
         with Progress(Console(stderr=True)) as progress, alone(job), spark_session(log, settings) as spark:
             progress.on_start(spark)
-            run = JobRun(spark, job, progress.on_summary, progress.on_step)
+            run = JobRun(spark, job, progress.on_summary, progress.on_step, live and live(spark))
             if query := run.start(follow=follow):
                 _wait(run, query, progress, follow=follow)
             run.end()

@@ -1,10 +1,14 @@
 """What the pages tell readers to do can be done: links lead somewhere, configurations are valid, commands exist."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from compliance.stream import metrics
+from compliance.stream.ledger import summary
 from limiter.levels import LEVELS
 from proxy.config.model import load_config
 from sluice.reference import all_commands
@@ -66,6 +70,9 @@ def test_metrics_that_pages_name_exist() -> None:
     """A name that ends with `_` stands for several."""
     known = set(re.findall(r"`(sluice_\w+)", (ROOT / "docs/metrics.md").read_text()))
     known |= {f"{name}_{part}" for name in known for part in ("bucket", "count", "sum")}
+    now = datetime.now(UTC)
+    of_job = msgspec.structs.replace(summary({}, now), complete_up_to=now.isoformat())
+    known |= set(re.findall(r"^sluice_\w+", metrics.encoded(of_job, now).decode(), re.MULTILINE))
     for page in (page for page in PAGES if page.name != "CHANGELOG.md"):  # which names what is gone
         named = set(re.findall(r"(?<![\w/.-])sluice_[a-z_]+(?![\w/.])", page.read_text()))
         unknown = {name for name in named if not any(each.startswith(name.removesuffix("_")) for each in known)}

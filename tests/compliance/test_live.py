@@ -1,0 +1,105 @@
+"""A report that is kept up to date while the job follows the log."""
+
+import json
+from datetime import timedelta
+from itertools import count
+
+import pytest
+from typer.testing import CliRunner
+
+from compliance.job import alone
+from compliance.live import LEAST_S, FollowingReport
+from compliance.stream.run import JobRun
+from sluice.cli import app
+from tests.compliance.planted import planted, write_file
+from tests.compliance.stream.test_job import job_of
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def live(spark, tmp_path):
+    """One whose time the test moves; it notes what it would make."""
+    report = FollowingReport(spark, "", tmp_path, timedelta(hours=1), lambda: report.now)
+    report.now, report.made, report.takes, report.says = 1000.0, 0, 0.0, ""
+
+    def make():
+        report.made += 1
+        report.now += report.takes
+        return report.says
+
+    report._make = make
+    return report
+
+
+def test_report_and_figures_follow_the_log(spark, tmp_path):
+    (tmp_path / "log").mkdir()
+    (tmp_path / "report").mkdir()
+    job, times = job_of(tmp_path), count(0, 1000)
+    live = FollowingReport(spark, job.out, tmp_path / "report", timedelta(seconds=6), lambda: next(times))
+    run = JobRun(spark, job, lambda _: None, live=live)
+    query = run.start(follow=True)
+    lines, ends = [], []
+    try:
+        for seconds in (5, 7):
+            write_file(tmp_path / "log", f"{seconds}.jsonl", planted(f"live-{seconds}", seconds).encoded())
+            run.look()
+            query.processAllAvailable()
+            report = json.loads((tmp_path / "report/report.json").read_text())
+            lines.append(report["quality"]["lines"])
+            ends.append(report["overall"]["complete_up_to"])
+    finally:
+        query.stop()
+    assert lines == [15, 30], "of the second log the last six seconds, and of the first one the four that are then"
+    assert ends == ["2026-11-21T11:29:05Z"] * 2, "the first log has not ended"
+    figures = (tmp_path / "out/metrics.prom").read_text()
+    assert "sluice_compliance_lines 36.0" in figures
+    assert figures.count("_complete_timestamp_seconds 1.795260545e+09") == 2
+
+
+def test_lines_that_come_shortly_after_a_report_are_in_the_next(live):
+    live.changed()
+    live.changed()
+    assert live.made == 1
+    live.now += LEAST_S
+    live.look()
+    live.look()
+    assert live.made == 2
+    live.takes = 3 * LEAST_S
+    live.now += LEAST_S
+    live.changed()
+    live.now += 3 * LEAST_S - 1
+    live.changed()
+    assert live.made == 3, "at most half of the time goes into reports"
+    live.now += 1
+    live.look()
+    assert live.made == 4
+
+
+def test_trouble_is_said_once_and_the_job_goes_on(live, capsys):
+    for live.says in ("no room", "no room", "", "no room"):
+        live.now += LEAST_S
+        live.changed()
+    assert capsys.readouterr().err.count(": no room\n") == 2
+
+
+def test_trouble_with_a_report_is_its_own_words(spark, tmp_path, capsys):
+    write_file(tmp_path / "log", "a.jsonl", planted("trouble", 3).encoded())
+    job = job_of(tmp_path)
+    JobRun(spark, job, lambda _: None).once()
+    report = FollowingReport(spark, job.out, tmp_path / "nowhere", timedelta(hours=1))
+    report.changed()
+    assert "--report" in (said := capsys.readouterr().err)
+    assert "nowhere" in said
+    assert report.complete_up_to is None
+
+
+def test_report_needs_to_follow_and_a_folder_of_its_own(tmp_path):
+    words = ["compliance", "run", "--access-log", str(tmp_path), "--out", str(tmp_path / "out")]
+    said = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "report")])
+    assert said.exit_code == 2
+    assert "needs --follow" in said.output
+    with alone(tmp_path / "report", None):
+        said = CliRunner().invoke(app, [*words, "--follow", "--report", str(tmp_path / "report")])
+    assert said.exit_code == 1
+    assert "report: another report is written into it" in said.output
