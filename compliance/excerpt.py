@@ -4,8 +4,10 @@ A line belongs to the time in which it begins, as to its day. Balances and strea
 judged by the lines that lie wholly within, and lines on its edges are only looked at: `MARGIN`.
 """
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from math import inf
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -57,14 +59,25 @@ class Excerpt(Struct, frozen=True, kw_only=True):
         return not is_early and (self.end is None or first < self.end)
 
     def of(self, lines: pa.Table) -> pa.Table:
-        """Return the lines that are within; `tenant` is looked at only if the excerpt is of one."""
+        """Return the lines that are within; those of a tenant are known by `tenant`, or by `topic` if it is there."""
         for bound, is_within in ((self.begin, pc.greater_equal), (self.end, pc.less)):
             if bound is not None:
                 lines = lines.filter(is_within(lines["start"], pa.scalar(bound, TIME)))
         if self.tenant:
-            own = pc.equal(lines["tenant"], self.tenant)
-            lines = lines.filter(pc.fill_null(own, True))
+            lines = _own(lines, pc.equal(lines["tenant"], self.tenant))
+            if "topic" in lines.column_names:
+                lines = _own(lines, pc.match_substring_regex(lines["topic"], self.topics))
         return lines
+
+    @property
+    def topics(self) -> str:
+        """A regular expression for the tenant's topics."""
+        return f"^[a-z-]+://{re.escape(self.tenant)}/"
+
+
+def _own(lines: pa.Table, is_own: Any) -> pa.Table:
+    """Return a tenant's lines, and those of kinds that name none."""
+    return lines.filter(pc.or_(is_own.is_null(), pc.fill_null(is_own, False)))
 
 
 def _micros(moment: datetime | None, without: float) -> float:

@@ -93,7 +93,7 @@ class KeptLines:
         """
         made = []
         if not self.excerpt.is_whole:
-            columns = dict.fromkeys((*columns, "start", "tenant"))
+            columns = dict.fromkeys((*columns, "start", "tenant", "topic"))
             work = _within(self.excerpt, work)
         if self.files or self.others is None:
             tasks = self._tasks()
@@ -121,10 +121,11 @@ def _pieces(files: Iterable[LinesFile], most: int) -> Iterator[LinesFile]:
 
 def _condition(excerpt: Excerpt) -> Column:
     """Return `Excerpt.of` as a condition of Spark's."""
-    start, tenant = F.col("start"), F.col("tenant")
+    start, tenant, topic = F.col("start"), F.col("tenant"), F.col("topic")
     bounds = [start >= F.lit(excerpt.begin)] if excerpt.begin else []
     bounds += [start < F.lit(excerpt.end)] if excerpt.end else []
-    bounds += [tenant.isNull() | (tenant == excerpt.tenant)] if excerpt.tenant else []
+    if excerpt.tenant:
+        bounds += [tenant.isNull() | (tenant == excerpt.tenant), topic.isNull() | topic.rlike(excerpt.topics)]
     return reduce(and_, bounds)
 
 

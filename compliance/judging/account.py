@@ -22,6 +22,7 @@ the line has the bucket's balance at its end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from operator import attrgetter
 from typing import Any
@@ -531,15 +532,15 @@ def judged(
         within: Only stretches that lie wholly between these times count, microseconds since 1970; None: all count.
     """
     account = LimiterAccount(limiter, notes)
+    begin_us, end_us = within or (-inf, inf)
     for lines, streams in stretches(items):
-        if within is None or _is_between(within, (*lines, *streams)):
+        if within is None:
+            account.add(lines, streams)
+        elif min(item.wall_us[0] for item in (*lines, *streams)) < begin_us:
+            account = LimiterAccount(limiter, replace(notes, has_begin=False))
+        elif max(item.wall_us[1] for item in (*lines, *streams)) <= end_us:
             account.add(lines, streams)
     return account.close()
-
-
-def _is_between(times_us: tuple[float, float], items: Iterable[Line | StreamsLine]) -> bool:
-    begin_us, end_us = times_us
-    return all(begin_us <= item.wall_us[0] and item.wall_us[1] <= end_us for item in items)
 
 
 def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line], list[StreamsLine]]]:

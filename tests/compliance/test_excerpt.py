@@ -118,7 +118,11 @@ def test_a_tenant_alone_has_no_limit_of_others(spark):
         log.limit(70, throttled_ms=0.0, tenant="beta", namespace="b", name=other)
         log.limit(120, rate=500.0, throttled_ms=0.0, level="proxy", name="", tenant="", namespace="")
         log.beat()
+    for topic in (other, "persistent://acme-2/b/t"):
+        log.reject(5, topic=topic)
+    log.reject(3)
     report = reported(spark, log, tenant="acme")
+    assert [row.rejected for row in report.throttling.refusals] == [3]
     assert (report.overall.verdict, report.doubts) == ("compliant", [])
     assert [(limit.level, limit.tenant) for limit in report.limiters] == [("topic", "acme")]
     assert {row.tenant for row in report.usage} == {"acme"}

@@ -3,8 +3,10 @@
 import json
 from datetime import timedelta
 from itertools import count
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from compliance.job import alone
@@ -17,19 +19,22 @@ from tests.compliance.stream.test_job import job_of
 pytestmark = pytest.mark.spark
 
 
+class Planned(FollowingReport):
+    """One whose time the test moves, and that counts what it would make."""
+
+    def __init__(self, spark: SparkSession, out: Path) -> None:
+        super().__init__(spark, "", out, timedelta(hours=1), lambda: self.now)
+        self.now, self.made, self.takes, self.says = 1000.0, 0, 0.0, ""
+
+    def _make(self) -> str:
+        self.made += 1
+        self.now += self.takes
+        return self.says
+
+
 @pytest.fixture
 def live(spark, tmp_path):
-    """One whose time the test moves; it notes what it would make."""
-    report = FollowingReport(spark, "", tmp_path, timedelta(hours=1), lambda: report.now)
-    report.now, report.made, report.takes, report.says = 1000.0, 0, 0.0, ""
-
-    def make():
-        report.made += 1
-        report.now += report.takes
-        return report.says
-
-    report._make = make
-    return report
+    return Planned(spark, tmp_path)
 
 
 def test_report_and_figures_follow_the_log(spark, tmp_path):
@@ -39,6 +44,7 @@ def test_report_and_figures_follow_the_log(spark, tmp_path):
     live = FollowingReport(spark, job.out, tmp_path / "report", timedelta(seconds=6), lambda: next(times))
     run = JobRun(spark, job, lambda _: None, live=live)
     query = run.start(follow=True)
+    assert query is not None
     lines, ends = [], []
     try:
         for seconds in (5, 7):

@@ -29,7 +29,7 @@ def micros(time: Any) -> int:
     return int((time - BEGIN_OF_1970) // timedelta(microseconds=1))
 
 
-def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
+def verdicts(lines: Iterable[Any], within: tuple[float, float] | None = None, **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name."""
     lines = list(lines)
     of_lines = (
@@ -51,13 +51,18 @@ def verdicts(lines: Iterable[Any], **notes: Any) -> dict[Key, Judged]:
     if beats and not any(beat.last for beat in beats):
         told["complete_us"] = max(complete_us(beat) for beat in beats)
     known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
-    return {key: judged_of(key, known.of_limiter(*key), items) for key, items in items_of(lines).items()}
+    return {key: judged_of(key, known.of_limiter(*key), items, within) for key, items in items_of(lines).items()}
 
 
-def judged_of(names: tuple[str, ...], notes: RunNotes, items: list[Line | StreamsLine]) -> Judged:
+def judged_of(
+    names: tuple[str, ...],
+    notes: RunNotes,
+    items: list[Line | StreamsLine],
+    within: tuple[float, float] | None = None,
+) -> Judged:
     """The result for a limiter with these names, the last ones of its key."""
     key = ("p", "b", "publish", "topic", "t")[: 5 - len(names)] + names
-    return judged(dict(zip(LIMITER, key, strict=True)), notes, items)
+    return judged(dict(zip(LIMITER, key, strict=True)), notes, items, within)
 
 
 def complete_us(beat: HeartbeatLine) -> int:
