@@ -534,13 +534,16 @@ def judged(
     account = LimiterAccount(limiter, notes)
     begin_us, end_us = within or (-inf, inf)
     for lines, streams in stretches(items):
-        if within is None:
-            account.add(lines, streams)
-        elif min(item.wall_us[0] for item in (*lines, *streams)) < begin_us:
+        first_us, last_us = (begin_us, end_us) if within is None else _span_us([*lines, *streams])
+        if first_us < begin_us:
             account = LimiterAccount(limiter, replace(notes, has_begin=False))
-        elif max(item.wall_us[1] for item in (*lines, *streams)) <= end_us:
+        elif last_us <= end_us:
             account.add(lines, streams)
     return account.close()
+
+
+def _span_us(items: Sequence[Line | StreamsLine]) -> tuple[float, float]:
+    return min(item.wall_us[0] for item in items), max(item.wall_us[1] for item in items)
 
 
 def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line], list[StreamsLine]]]:
