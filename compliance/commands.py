@@ -26,10 +26,15 @@ def _folder(place: str | Path) -> Path:
 def _moment(text: str) -> datetime:
     """A time in UTC, from RFC 3339 or a date; without an offset it is UTC."""
     try:
-        moment = datetime.fromisoformat(text)
+        given = datetime.fromisoformat(text)
     except ValueError:
-        raise typer.BadParameter(f"{text}: is no time; give 2026-11-28, or 2026-11-28T14:00Z") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        given = None
+    if given is None or not _FIRST_YEAR <= given.year < _LAST_YEAR:
+        raise typer.BadParameter(f"{text}: is no time of a log; give 2026-11-28, or 2026-11-28T14:00Z")
+    return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
+
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 9999
 
 
 def report(  # noqa: PLR0913 - one for each option
@@ -158,7 +163,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
             show_default=False,
         ),
     ] = None,
-    hours: Annotated[float, typer.Option(help="Hours before the last line that --report is about.", min=0.01)] = 24.0,
+    hours: Annotated[
+        float, typer.Option(help="Hours before the last line that --report is about.", min=0.01, max=87600)
+    ] = 24.0,
     batch_mib: Annotated[int, typer.Option(help="About how much of the log is read at once.", min=1)] = 2048,
     spark: Annotated[list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.jars=FILE.jar.")] = None,
 ) -> None:

@@ -4,8 +4,7 @@ A line belongs to the time in which it begins, as to its day. Balances and strea
 judged by the lines that lie wholly within, and lines on its edges are only looked at: `MARGIN`.
 """
 
-import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 from math import inf
 from typing import Any
 
@@ -54,9 +53,9 @@ class Excerpt(Struct, frozen=True, kw_only=True):
 
     def has_day(self, day: str) -> bool:
         """Return whether lines that begin on a day, as in `2026-11-21`, may be within."""
-        first = datetime.combine(date.fromisoformat(day), datetime.min.time(), UTC)
-        is_early = self.begin is not None and first + timedelta(days=1) <= self.begin
-        return not is_early and (self.end is None or first < self.end)
+        is_early = self.begin is not None and day < self.begin.date().isoformat()
+        is_late = self.end is not None and day > (self.end - timedelta.resolution).date().isoformat()
+        return not is_early and not is_late
 
     def of(self, lines: pa.Table) -> pa.Table:
         """Return the lines that are within; those of a tenant are known by `tenant`, or by `topic` if it is there."""
@@ -66,13 +65,14 @@ class Excerpt(Struct, frozen=True, kw_only=True):
         if self.tenant:
             lines = _own(lines, pc.equal(lines["tenant"], self.tenant))
             if "topic" in lines.column_names:
-                lines = _own(lines, pc.match_substring_regex(lines["topic"], self.topics))
+                of_domains = [pc.starts_with(lines["topic"], begin) for begin in self.topics]
+                lines = _own(lines, pc.or_(*of_domains))
         return lines
 
     @property
-    def topics(self) -> str:
-        """A regular expression for the tenant's topics."""
-        return f"^[a-z-]+://{re.escape(self.tenant)}/"
+    def topics(self) -> tuple[str, str]:
+        """How the names of the tenant's topics begin."""
+        return f"persistent://{self.tenant}/", f"non-persistent://{self.tenant}/"
 
 
 def _own(lines: pa.Table, is_own: Any) -> pa.Table:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -87,9 +88,8 @@ def gather(
 def _look_for_lines(logs: Logs, tables: LogTables) -> None:
     """Refuse an excerpt that has nothing to report on: a time or a name may be mistyped."""
     if not len(logs.tables.runs):
-        runs = tables.runs.to_pylist()
-        times = (f"{min(row['first'] for row in runs):{_TIME}}", f"{max(row['last'] for row in runs):{_TIME}}")
-        there = f"it has lines from {' to '.join(times)}" if runs else "it has no valid line"
+        first, last = (pc.min_max(tables.runs[name])[of].as_py() for name, of in (("first", "min"), ("last", "max")))
+        there = f"it has lines from {first:{_TIME}} to {last:{_TIME}}" if first else "it has no valid line"
         raise ReportError(f"--from, --to: no line of the log begins in that time; {there}")
     if not any(len(logs.sums[name]) for name in ("streams", "limited")):
         raise ReportError(

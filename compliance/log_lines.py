@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -125,7 +125,8 @@ def _condition(excerpt: Excerpt) -> Column:
     bounds = [start >= F.lit(excerpt.begin)] if excerpt.begin else []
     bounds += [start < F.lit(excerpt.end)] if excerpt.end else []
     if excerpt.tenant:
-        bounds += [tenant.isNull() | (tenant == excerpt.tenant), topic.isNull() | topic.rlike(excerpt.topics)]
+        is_own = reduce(or_, (topic.startswith(begin) for begin in excerpt.topics))
+        bounds += [tenant.isNull() | (tenant == excerpt.tenant), topic.isNull() | is_own]
     return reduce(and_, bounds)
 
 

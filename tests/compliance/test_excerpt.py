@@ -149,7 +149,9 @@ def test_nothing_to_report_on_is_an_error(spark, asked, told):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--from", "yesterday"], "yesterday: is no time; give 2026-11-28"),
+        (["--from", "yesterday"], "yesterday: is no time of a log; give 2026-11-28"),
+        (["--to", "9999-12-31"], "9999-12-31: is no time of a log"),
+        (["--from", "0001-01-01T00:00+05:00"], "is no time of a log"),
         (["--from", "2026-11-28", "--to", "2026-11-28T01:00+02:00"], "is not before --to"),
     ],
 )
@@ -163,4 +165,5 @@ def test_days_are_those_in_which_lines_may_begin():
     day = datetime(2026, 11, 21, tzinfo=UTC)
     excerpt = Excerpt(begin=day, end=day + timedelta(days=1))
     assert [excerpt.has_day(f"2026-11-{number}") for number in (20, 21, 22)] == [False, True, False]
+    assert not excerpt.has_day("9999-12-31")
     assert [Excerpt().has_day("2026-11-21"), Excerpt(tenant="acme").has_day("2026-11-21")] == [True, True]
