@@ -37,6 +37,8 @@ _ENOUGH = 0.95
 """Of a rate: a window in which so much passed has it."""
 _READY_S = 60.0
 _SETTLED_S = 8 * CYCLE_S
+_DIVIDED_S = 2 * LEASE_S
+"""A new coordinator divides only what members bring, for so long (docs/fleet.md)."""
 _LOOK_S = 0.005
 
 Look = tuple[float, list[int]]
@@ -113,8 +115,8 @@ def formed(peer: RunningPeer, processes: int) -> None:
 
 def _evenly(stage: Stage, peer: RunningPeer) -> Sample:
     first, second = _opened(stage, peer, STREAMS, STREAMS)
-    with _passing(stage, first + second, _SETTLED_S + stage.seconds) as live:
-        time.sleep(_SETTLED_S)
+    with _passing(stage, first + second, _DIVIDED_S + _SETTLED_S + stage.seconds) as live:
+        time.sleep(_DIVIDED_S + _SETTLED_S)
         looks = _look(live, stage.seconds)
     (begun, before), (ended, after) = looks[0], looks[-1]
     passed = [late - early for early, late in zip(before, after, strict=True)]
