@@ -38,12 +38,12 @@ class Excerpt(Struct, frozen=True, kw_only=True):
 
     @property
     def of_all_tenants(self) -> "Excerpt":
-        """The same time, with all tenants."""
+        """The excerpt of the same time that has all tenants."""
         return Excerpt(begin=self.begin, end=self.end)
 
     @property
     def with_margin(self) -> "Excerpt":
-        """The same with the lines on its edges."""
+        """The excerpt that also has the lines on the edges of this one."""
         return Excerpt(begin=self.begin and self.begin - MARGIN, end=self.end and self.end + MARGIN, tenant=self.tenant)
 
     @property

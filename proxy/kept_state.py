@@ -1,7 +1,6 @@
 """The state that a run leaves to the next one: policies set at run time, and the balances of limits."""
 
 import asyncio
-import errno
 import logging
 import time
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from limiter.limiter import Limiter
 from limiter.restart import FirstBalances
 from proxy.config.model import Config
 from proxy.counters import Counters
-from proxy.limit_state import LimitState, StateError
+from proxy.limit_state import NO_ROOM, LimitState, StateError
 from proxy.policies.room import TenantShare
 from proxy.policies.store import Store, StoreError, left_over
 from proxy.runtime import StartError
@@ -121,8 +120,7 @@ def _take_balances(config: Config, folder: Path, run: str) -> LimitState:
     try:
         return LimitState(folder, config.proxy_id, run, shared, time.monotonic_ns)
     except OSError as error:
-        is_full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        remedy = "make room there" if is_full else "chown or chmod it, or mount it writable"
+        remedy = "make room there" if error.errno in NO_ROOM else "chown or chmod it, or mount it writable"
         raise StartError(
             f"drain.state: {folder}: cannot be read and written by this user ({error.strerror}): {remedy}"
         ) from None

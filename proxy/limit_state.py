@@ -32,6 +32,8 @@ from proxy.files import open_regular, read_file, replacing
 MOST_STATE = 64 * 1024**2
 """Most bytes of a file; 100,000 limiters with names of 100 bytes have 20 MiB. If more limiters are not full, those that
 have no room begin empty, as after a kill."""
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a disk, or a quota, that is full."""
 VERSION = 1
 _MODE = 0o600
 _MACHINE = Path("/proc/sys/kernel/random/boot_id")
@@ -173,7 +175,7 @@ class LimitState:
         try:
             self._put(_sealed([self._encoded(None)]))
         except OSError as error:
-            if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            if error.errno not in NO_ROOM:
                 raise
             # A file that is still there could be taken again, by a run after this one.
             self._path.unlink(missing_ok=True)

@@ -81,7 +81,7 @@ class JobRun:
         spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
         self._follows, self._due = False, 0.0
         self._summary: Summary | None = None
-        self._measured = b""
+        self._measured: tuple[Summary, datetime | None] | None = None
         claim(job)
         self._lake = lake_of(spark, job)
         self._ledger = recover(job.places)
@@ -182,11 +182,10 @@ class JobRun:
         self._on_summary(new)
 
     def _measure(self) -> None:
-        reported = self._live and self._live.complete_up_to
-        encoded = metrics.encoded(self._summary, reported or None) if self._summary else b""
-        if encoded != self._measured:
-            storage.write(f"{self._job.out}/{metrics.FILE}", encoded)
-            self._measured = encoded
+        reported = self._live.complete_up_to if self._live else None
+        if self._summary and (self._summary, reported) != self._measured:
+            storage.write(f"{self._job.out}/{metrics.FILE}", metrics.encoded(self._summary, reported))
+            self._measured = self._summary, reported
 
 
 _LOOK_EVERY_S = 1
