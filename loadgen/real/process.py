@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +28,17 @@ _LOG4J = """\
 </Console></Appenders><Loggers><Root level="info"><AppenderRef ref="c"/></Root></Loggers></Configuration>
 """
 _HEALTH_TIMEOUT_S = 5.0
-_LISTENING = range(10_240, 32_768)
+_LISTENING = range(10_240, 32_768, 8)
 """Where a port for a listener is looked for: below what Linux gives to connections that are made (32768 and above).
 
-A port that was free a moment ago may be the near end of another connection when its listener comes.
+A port that was free a moment ago may be the near end of another connection when its listener comes. The seven ports
+after each are not given to anybody: processes of one Sluice listen there.
 """
 _TRIES = 1_000
+_KEPT = 128
 _random = SystemRandom()
+_given: deque[socket.socket] = deque()
+"""Keep the last ports given from other processes that look for one before the listener comes: by UDP, unused else."""
 
 
 def free_port() -> int:
@@ -43,6 +48,8 @@ def free_port() -> int:
 
 def free_ports(*wanted: int) -> list[int]:
     """Return different ports, each the requested one or, for 0, a free one; no process holds them yet.
+
+    A free one is not given again, to this process or another, before this one has been given 128 more.
 
     Raises:
         OSError: If a wanted port is taken, or no free one is found.
@@ -59,10 +66,18 @@ def free_ports(*wanted: int) -> list[int]:
 
 def _free_listener() -> socket.socket:
     for _ in range(_TRIES):
+        port = _random.choice(_LISTENING)
+        given = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            return _listener(_random.choice(_LISTENING))
+            given.bind(("127.0.0.1", port))
+            listener = _listener(port)
         except OSError:
+            given.close()
             continue
+        _given.append(given)
+        if len(_given) > _KEPT:
+            _given.popleft().close()
+        return listener
     raise OSError(f"no free port in {_TRIES} tries between {_LISTENING.start} and {_LISTENING.stop - 1}")
 
 

@@ -5,13 +5,16 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-from loadgen.real import tether
+from loadgen.real import process, tether
 from loadgen.real.jars import ProcessFailed
 from loadgen.real.process import (
     Program,
@@ -114,6 +117,26 @@ def test_free_ports_are_different_and_nobody_holds_them() -> None:
     for port in ports:
         socket.create_server(("127.0.0.1", port)).close()
     assert free_ports(ports[1], 0)[0] == ports[1]
+
+
+def test_a_free_port_is_given_once_by_all_processes_and_those_behind_it_by_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(process, "_LISTENING", process._LISTENING[:16])
+    given, others = list[int](), list[int]()
+    with suppress(OSError):
+        while len(given) < 8:
+            given += free_ports(0)
+    assert given, "of 16 ports at least one is free"
+    monkeypatch.setattr(process, "_given", deque())  # another process has given none
+    with suppress(OSError):
+        while len(given + others) <= 16:
+            others += free_ports(0)
+    assert len(given + others) <= 16, "all are given, each once"
+    assert not set(given) & set(others)
+    assert all(abs(one - other) >= 8 for one, other in combinations(given + others, 2))
+    while process._given:
+        process._given.popleft().close()
 
 
 def test_a_taken_port_is_an_error_that_leaves_the_others_free() -> None:
