@@ -109,3 +109,7 @@ class Counters:
     timers_fired: int = 0
     timers_by_lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_NS) + 1))
     """Timers that fired no later than each bound and later than the one before; the last: later than all."""
+    beats_by_lateness: list[int] = field(default_factory=lambda: [0] * (len(LATENESS_NS) + 1))
+    """The same of the heartbeat's."""
+    beat_lag_ns: int = 0
+    """Sum of the lateness of the heartbeat's timers, in nanoseconds."""

@@ -129,7 +129,7 @@ class Slices:
     ) -> None:
         self.longest_ns: dict[Work, int] = {}
         self.lateness = Lateness(counters, self._held_by, on_standstill)
-        self.heartbeat = Heartbeat(self.lateness.loop_was_late, clock)
+        self.heartbeat = Heartbeat(self.lateness.beat_fired, clock)
         self._counters = counters
         self._clock = clock
         self._queues: dict[Work, deque[_Piece]] = {}

@@ -54,10 +54,16 @@ class Lateness:
         counters.timers_fired += 1
         counters.loop_lag_ns += late_ns
         counters.timers_by_lateness[bisect_left(LATENESS_NS, late_ns)] += 1
-        self.loop_was_late(late_ns)
+        self._loop_was_late(late_ns)
 
-    def loop_was_late(self, late_ns: int) -> None:
-        """Note that the loop came to a timer `late_ns` nanoseconds late, be it a limit's or the heartbeat's."""
+    def beat_fired(self, late_ns: int) -> None:
+        """Count a beat that came `late_ns` nanoseconds late. A message that came then waited as long to be read."""
+        counters = self._counters
+        counters.beat_lag_ns += late_ns
+        counters.beats_by_lateness[bisect_left(LATENESS_NS, late_ns)] += 1
+        self._loop_was_late(late_ns)
+
+    def _loop_was_late(self, late_ns: int) -> None:
         counters = self._counters
         if late_ns >= LATE_NS:
             counters.late_timers[self._held_by(late_ns)] += 1

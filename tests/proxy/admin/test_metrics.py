@@ -148,6 +148,7 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     client, _ = world.pair()
     client >> [lookup(1), lookup(2), PING]
     world.engine.slices.lateness.timer_fired(2_000_000_000)
+    world.engine.slices.lateness.beat_fired(3_000_000)
     found = scrape(world)
     assert found["sluice_lookups_in_flight", labels()] == 1
     assert found["sluice_lookups_refused_total", labels()] == 1
@@ -155,6 +156,9 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     assert found["sluice_loop_lag_seconds_total", labels()] == 2
     assert found["sluice_timer_lateness_seconds_bucket", labels(le="1")] == 0
     assert found["sluice_timer_lateness_seconds_bucket", labels(le="+Inf")] == 1
+    assert found["sluice_added_latency_seconds_bucket", labels(le="0.003")] == 1
+    assert found["sluice_added_latency_seconds_bucket", labels(le="0.002")] == 0
+    assert found["sluice_added_latency_seconds_sum", labels()] == 0.003
     assert found["sluice_access_log_lines_total", labels()] == len(world.lines())
     assert found["sluice_access_log_lines_dropped_total", labels()] == 0
     assert found["sluice_access_log_files_deleted_total", labels()] == 0
