@@ -8,10 +8,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pulsar
 import pytest
@@ -26,13 +26,16 @@ from tests.waiting import PATIENCE_S, wait_for
 
 LIMITED = "persistent://public/default/limited"
 RATE = 100
+THIS = (sys.executable, "-m", "sluice")
 CHANGE = "PUT", "/sluice/limits?direction=publish&setting=tenant&name=public", {"messages": "9000/s"}
 
 
 class InPlace:
     """A proxy whose process is replaced by further ones on the same ports; the first one serves unless `is_awaited`."""
 
-    def __init__(self, folder: Path, broker: str, *, is_awaited: bool = False, **config: object) -> None:
+    def __init__(
+        self, folder: Path, broker: str, *, is_awaited: bool = False, sluice: Sequence[str] = THIS, **config: object
+    ) -> None:
         self.folder = folder
         self.topic = f"persistent://public/default/{folder.name}"
         self.address, admin = (f"127.0.0.1:{free_port()}" for _ in range(2))
@@ -52,19 +55,19 @@ class InPlace:
         if is_awaited:
             self.door.path.parent.mkdir()
             return
-        self.start()
+        self.start(sluice=sluice)
         wait_for(lambda: self.admin.is_ready("/readyz"))
 
-    def start(self, *options: str) -> TetheredProcess:
-        command = [sys.executable, "-m", "sluice", "serve", "--config", str(self.folder / "sluice.yaml"), *options]
+    def start(self, *options: str, sluice: Sequence[str] = THIS) -> TetheredProcess:
+        command = [*sluice, "serve", "--config", str(self.folder / "sluice.yaml"), *options]
         log = self.folder / f"sluice-{len(self.processes)}.log"
         self.processes.append(TetheredProcess(command, log, {"SLUICE_DRAIN__TIMEOUT": "4"}))
         return self.processes[-1]
 
-    def take_over(self) -> None:
+    def take_over(self, sluice: Sequence[str] = THIS) -> None:
         """Replace the process, and wait until the one before has ended."""
         before = next(process for process in self.processes if process.exit_code is None)
-        after = self.start("--takeover")
+        after = self.start("--takeover", sluice=sluice)
         wait_for(lambda: before.exit_code is not None, told=self.lines)
         assert before.exit_code == 0, self.lines()
         wait_for(lambda: "takeover is over" in after.log_path.read_text())
@@ -87,8 +90,8 @@ def broker() -> Iterator[str]:
 
 
 @contextmanager
-def in_place(folder: Path, broker: str, *, is_awaited: bool = False, **config: object) -> Iterator[InPlace]:
-    proxy = InPlace(folder, broker, is_awaited=is_awaited, **config)
+def in_place(folder: Path, broker: str, **config: Any) -> Iterator[InPlace]:
+    proxy = InPlace(folder, broker, **config)
     try:
         yield proxy
         assert "Traceback" not in proxy.lines(), proxy.lines()
