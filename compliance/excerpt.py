@@ -19,6 +19,14 @@ MARGIN = timedelta(seconds=61)
 """No line is longer, but for a time in which the proxy stood still. Source: `access_log.steady_interval`"""
 OF_ONE_TENANT = frozenset(level.word for level in limiting.LEVELS if level.within)
 """Levels of which each limit is of one tenant."""
+_SETTINGS_OF_ONE_TENANT = frozenset(
+    setting.word
+    for level in limiting.LEVELS
+    for setting in level.settings
+    if level.within and setting.named and setting.named[-1] in limiting.INDEXED
+)
+"""Settings whose names say whose they are: of a tenant, a namespace, a topic or a subscription."""
+_DOMAINS = ("persistent://", "non-persistent://")
 
 
 class Excerpt(Struct, frozen=True, kw_only=True):
@@ -69,10 +77,25 @@ class Excerpt(Struct, frozen=True, kw_only=True):
                 lines = _own(lines, pc.or_(*of_domains))
         return lines
 
+    def has_setting(self, setting: str, name: str) -> bool:
+        """Return whether a setting of that name is within; of a tenant, the settings of it alone are.
+
+        A name of two parts is `subscription@topic`, and both may have an @: any topic it may mean is the tenant's.
+        """
+        if not self.tenant:
+            return True
+        if setting not in _SETTINGS_OF_ONE_TENANT:
+            return False
+        begins = [at for at in range(len(name)) if at == 0 or name[at - 1] == "@"]
+        topics = [name[at:] for at in begins if name.startswith(_DOMAINS, at)]
+        if topics:
+            return all(topic.startswith(self.topics) for topic in topics)
+        return name.partition("/")[0] == self.tenant
+
     @property
-    def topics(self) -> tuple[str, str]:
+    def topics(self) -> tuple[str, ...]:
         """How the names of the tenant's topics begin."""
-        return f"persistent://{self.tenant}/", f"non-persistent://{self.tenant}/"
+        return tuple(f"{domain}{self.tenant}/" for domain in _DOMAINS)
 
 
 def _own(lines: pa.Table, is_own: Any) -> pa.Table:

@@ -285,6 +285,11 @@ PAUSES = Sum(
 """Pauses of reading of each connection by side and cause."""
 
 
+def of_connections(pauses: pa.Table, streams: pa.Table) -> pa.Table:
+    """Return the pauses of connections that have one of some streams."""
+    return pauses.join(streams.select(CONNECTION), keys=list(CONNECTION), join_type="left semi")
+
+
 def pause_facts(pauses: pa.Table) -> pa.Table:
     """Sum up pauses of reading by side and cause, as `PauseFacts`."""
     counted = with_columns(pauses, connections=ones(pauses))

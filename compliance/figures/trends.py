@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compliance.excerpt import Excerpt
 from compliance.figures.facts import BurnFacts, ChangeFacts
 from compliance.figures.sums import listed
 from compliance.schema import BEGIN_OF_1970
@@ -20,11 +21,12 @@ CHANGES = listed(
 )
 
 
-def set_facts(changes: pa.Table) -> list[ChangeFacts]:
-    """List settings made, and files reloaded.
+def set_facts(changes: pa.Table, excerpt: Excerpt) -> list[ChangeFacts]:
+    """List settings made, and files reloaded; of a tenant, what is set for it alone.
 
     Args:
         changes: As `CHANGES`.
+        excerpt: The part of the log that is asked about.
     """
     return [
         ChangeFacts(
@@ -38,6 +40,7 @@ def set_facts(changes: pa.Table) -> list[ChangeFacts]:
             who=" from ".join(filter(None, (row["who"], row["address"]))),
         )
         for row in changes.to_pylist()
+        if excerpt.has_setting(row["setting"] or "", row["name"] or "")
     ]
 
 

@@ -333,7 +333,7 @@ class ReportTables:
         roles = {(one.proxy_id, one.direction, one.name) for one in tables["limiters"] if one.level == "role"}
         proofs = traffic.role_facts(logs.sums["roles"], roles)
         values = [msgspec.convert(row, figures.ChangeFacts) for row in judged["values"].to_pylist()]
-        settings = trends.set_facts(logs.sums["changes"])
+        settings = trends.set_facts(logs.sums["changes"], logs.excerpt)
         burned = trends.burn_facts(MINUTES.of(judged["minutes"]), objective)
         return tables | {
             "roles": self.first("roles", proofs, attrgetter("name", "proxy_id", "direction"), MOST_LIMITS),
@@ -457,6 +457,7 @@ class ReportTables:
     ) -> _Tables:
         """Figures without a verdict."""
         limits, intervals, sums = logs.limits, logs.intervals, logs.sums
+        pauses = traffic.of_connections(sums["pauses"], sums["streams"]) if logs.excerpt.tenant else sums["pauses"]
         clients, waits = sums["clients"], sums["client_waits"]
         by_reason, by_topic = (traffic.delay_facts(clients, waits, by_topic=which) for which in (False, True))
         tables: _Tables = {
@@ -485,9 +486,7 @@ class ReportTables:
                 figures.ObservedFacts,
                 {"would_throttle_s": "descending", "name": "ascending"},
             ),
-            "pauses": self.kept(
-                "pauses", traffic.pause_facts(sums["pauses"]), figures.PauseFacts, {"total_s": "descending"}
-            ),
+            "pauses": self.kept("pauses", traffic.pause_facts(pauses), figures.PauseFacts, {"total_s": "descending"}),
             "refusals": self.kept(
                 "refusals", traffic.refusal_facts(sums["refusals"]), figures.RefusalFacts, {"rejected": "descending"}
             ),

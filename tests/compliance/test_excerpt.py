@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from typer.testing import CliRunner
 
+from accesslog.record import ThrottleLine
 from compliance.excerpt import Excerpt
 from compliance.job import ReportError, gather
 from compliance.report.collect import ExtraQuestions
@@ -128,6 +129,62 @@ def test_a_tenant_alone_has_no_limit_of_others(spark):
     assert {row.tenant for row in report.usage} == {"acme"}
     assert [tenant.name for tenant in report.tenants] == ["acme"]
     assert len(reported(spark, log).limiters) == 3
+
+
+@spark_only
+def test_a_tenant_alone_sees_no_changes_and_pauses_of_others(spark):
+    log = PlantedLog()
+    other = "persistent://beta/b/t"
+    log.change()
+    log.change(setting="tenant", name="beta")
+    log.change(setting="topic", name=other)
+    log.change(what="file", setting="", name="/etc/sluice/beta.yaml")
+    for _ in range(20):
+        log.interval(50)
+        log.interval(70, tenant="beta", namespace="b", topic=other, stream_id=2, connection_id=2)
+        log.limit(50, throttled_ms=0.0)
+        log.beat()
+    pause = {
+        "end": at(20.3),
+        "duration_ms": 300.0,
+        "client_address": "192.0.2.1:4000",
+        "side": "client",
+        "cause": "hold",
+    }
+    for connection_id in (1, 2, 2):
+        log.add(ThrottleLine, **pause, connection_id=connection_id)
+    report, whole = reported(spark, log, tenant="acme"), reported(spark, log)
+    [change] = [event.text for event in report.events if event.kind != "start"]
+    assert change.startswith(f"publish limit of topic {log.topic}: ")
+    assert [event.kind for event in whole.events] == ["start", "reload", "set", "set", "set"]
+    assert [[row.pauses for row in each.throttling.pauses] for each in (report, whole)] == [[1], [3]]
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "is_own"),
+    [
+        ("tenant", "acme", True),
+        ("tenant", "acme-2", False),
+        ("tenant", "ac*", False),
+        ("namespace", "acme/shop", True),
+        ("namespace", "*/shop", False),
+        ("topic_of_namespace", "acme/*", True),
+        ("topic", "persistent://acme/shop/t", True),
+        ("topic", "non-persistent://acme/shop/t", True),
+        ("topic", "persistent://acme-2/shop/t", False),
+        ("topic_of_broker", "", False),
+        ("subscription", "s@persistent://acme/shop/t", True),
+        ("subscription", "acme/s@persistent://beta/shop/t", False),
+        ("subscription", "s@persistent://beta/shop/t@persistent://acme/shop/t", False),
+        ("producer", "acme", False),
+        ("role", "acme", False),
+        ("resource_group", "acme", False),
+        ("", "", False),
+    ],
+)
+def test_a_tenant_s_settings_are_known_by_their_names(setting, name, is_own):
+    assert Excerpt(tenant="acme").has_setting(setting, name) is is_own
+    assert Excerpt().has_setting(setting, name)
 
 
 @spark_only

@@ -1,5 +1,6 @@
 import msgspec
 
+from compliance.excerpt import WHOLE_LOG
 from compliance.figures.facts import ChangeFacts
 from compliance.figures.limits import value_changes
 from compliance.figures.trends import CHANGES, set_facts
@@ -9,7 +10,7 @@ from tests.compliance.planted import PlantedLog
 
 def changes(log):
     values = value_changes(limits_of(log)).to_pylist()
-    rows = [*set_facts(summed_of(CHANGES, log)), *(msgspec.convert(value, ChangeFacts) for value in values)]
+    rows = [*set_facts(summed_of(CHANGES, log), WHOLE_LOG), *(msgspec.convert(value, ChangeFacts) for value in values)]
     return [(row.kind, row.what, row.before, row.after, row.who) for row in rows]
 
 
