@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import logging
 import os
 import shutil
 import subprocess
@@ -75,6 +76,11 @@ WHOLE_ONLY = (
 
 ON_REQUEST = "on_request"
 """The marker of tests that nobody runs who does not name it: deselected, as by `-m`, and not left out."""
+
+
+def pytest_runtest_teardown() -> None:
+    """Let loggers go on: commands of the report that a test runs in this process silence all of them, for good."""
+    logging.disable(logging.NOTSET)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -31,11 +31,10 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def report_command(spark):
-    """`sluice report` in this process, whose Java runs already, and whose loggers go on."""
+    """`sluice report` in this process, whose Java runs already."""
 
     def run(*words):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("logging.disable", lambda: None)
             patch.setattr(job, "spark_session", lambda *_: contextlib.nullcontext(spark))
             return CliRunner().invoke(app, ["report", *map(str, words)])
 

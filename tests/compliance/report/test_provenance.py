@@ -14,9 +14,8 @@ NAMES = ("a.jsonl", "b.jsonl.zst")
 
 
 @pytest.fixture
-def reported(tmp_path, monkeypatch):
+def reported(tmp_path):
     """A log and its report, and the command."""
-    monkeypatch.setattr("logging.disable", lambda: None)
     log, out = tmp_path / "log", tmp_path / "out"
     (out / "work").mkdir(parents=True)
     log.mkdir()
