@@ -37,10 +37,12 @@ from bench.harness import BAD_INPUT, CANNOT_START, BenchError, Figure, Found, Go
 from loadgen.real.jars import VERSION, available
 from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready, wait_until
 from loadgen.real.standalone import StandaloneBroker
+from tests.real.moved_clients import moved_clients
 from tests.real.sluice_process import SluiceProcess, start_sluice
 
 NAME: Final = "leaving"
 SLUICE, UNLOAD = "Sluice", "the broker's unload"
+PYTHON, JAVA, GO = "python", "java", "go"
 MOST_PAUSE_S: Final = 0.3
 DRAIN: Final = {"SLUICE_DRAIN__TIMEOUT": "30s"}
 """The default, which processes of load tools do not have."""
@@ -350,11 +352,13 @@ class LeavingScene:
         broker: The broker of all messages.
         size: The number of streams.
         folder: For files; its name begins the names of the topics.
+        language: The language of the clients.
     """
 
     broker: CrowdBroker
     size: CrowdSize
     folder: Path
+    language: str = PYTHON
 
 
 Way = Callable[[LeavingScene], Sample]
@@ -369,6 +373,8 @@ def _noticed(
     is_kept_open: bool = False,
 ) -> Sample:
     """Have a crowd while something leaves; connections are tried meanwhile, where the first address is kept open."""
+    if scene.language != PYTHON:
+        return _noticed_by_program(scene, addresses, leave, is_kept_open=is_kept_open)
     with ExitStack() as opened:
         crowd = opened.enter_context(StreamCrowd(addresses, scene.size, scene.folder.name))
         refused = opened.enter_context(_knocking(addresses[0])) if is_kept_open else []
@@ -387,6 +393,35 @@ def _noticed(
         rest_s = max(at_rest["pause"], at_rest["wait"])
         noticed = {**crowd.sample(begun, ended), **figures, "rest": rest_s, "took": took_s}
         return noticed | ({"refused": len(refused)} if is_kept_open else {})
+
+
+def _noticed_by_program(
+    scene: LeavingScene, addresses: Sequence[str], leave: Callable[[], Mapping[str, float]], *, is_kept_open: bool
+) -> Sample:
+    """Have a program in another language in the place of the crowd."""
+    size = scene.size
+    # Each stream of the Go client would use every second address alone.
+    each_address = [address for address in addresses for _ in range(2 if scene.language == GO else 1)]
+    url, kinds = f"pulsar://{','.join(each_address)}", ["Exclusive"] * (size.streams // 2)
+    of_client, pause_ms = len(kinds) // size.connections, round(size.period_s * 1e3)
+    with ExitStack() as opened:
+        output = scene.folder / "clients.txt"
+        clients = moved_clients(scene.language, url, output, kinds, of_client=of_client, pause_ms=pause_ms)
+        program = opened.enter_context(clients)
+        refused = opened.enter_context(_knocking(addresses[0])) if is_kept_open else []
+        time.sleep(2 * _REST_S)
+        program.begin_anew()
+        begun = time.monotonic()
+        figures = leave()
+        took_s, troubles = time.monotonic() - begun, program.troubles()
+        time.sleep(_REST_S)
+        found = program.end()
+        for line in troubles[:5]:
+            sys.stderr.write(f"{scene.folder.name}: a client's log: {line}\n")
+    counts = {"failed": found["failed"], "lost": found["lacking"], "lines": len(troubles)}
+    counts |= {name: found[name] for name in ("twice", "disordered")}
+    more = {"refused": len(refused)} if is_kept_open else {}
+    return {"pause": found["longest"] / 1e3, **counts, **figures, "took": took_s, **more}
 
 
 def drained(scene: LeavingScene) -> Sample:
@@ -481,6 +516,11 @@ _BASE = (
     Figure("disordered", "messages out of order", goals=_NONE),
     Figure("lines", "lines above INFO in the clients' log", goals=_NONE),
 )
+_OF_PROGRAMS = (
+    Figure("pause", "longest time until a receipt", " s", 2, (Goal("≤", MOST_PAUSE_S),)),
+    *(figure for figure in _BASE if figure.key in {"moved", "took", "failed", "lost", "disordered", "lines"}),
+)
+"""Figures of clients in other languages: programs that count by themselves."""
 _TWICE = Figure("twice", "messages that a consumer got twice")
 _BEYOND = Figure("beyond", "of these, more than with the unload", goals=_NONE)
 _REFUSED = Figure("refused", "connections refused", goals=_NONE)
@@ -491,6 +531,8 @@ _WAYS: tuple[tuple[str, str, Way, tuple[Figure, ...]], ...] = (
     ("taken-over", "a proxy is replaced in place (SIGUSR2)", taken_over, (_REFUSED,)),
     ("replaced", "two processes of one proxy are replaced in turn (SIGUSR2)", replaced, (_REFUSED,)),
 )
+LANGUAGES: Final = {f"{REAL}{name}-{language}": language for name, *_ in _WAYS for language in (JAVA, GO)}
+"""By the name of a row, the language of its clients; else Python."""
 LeavingRow = Row[Way]
 ROWS: tuple[LeavingRow, ...] = (
     *(
@@ -508,6 +550,19 @@ ROWS: tuple[LeavingRow, ...] = (
             True,
         )
         for name, text, way, more in _WAYS
+    ),
+    *(
+        Row(
+            f"{REAL}{name}-{language}",
+            f"{text}, before a real broker; clients in {language.capitalize()}",
+            (*_OF_PROGRAMS, _TWICE, _BEYOND, *more),
+            way,
+            (UNLOAD, SLUICE),
+            None,
+            True,
+        )
+        for name, text, way, more in _WAYS
+        for language in (JAVA, GO)
     ),
 )
 TEXT = """\
@@ -527,6 +582,10 @@ How it is measured:
 - **Clients** are {connections} official Python clients in one process, each with one connection for
   its streams. Half of the streams are producers, which publish once a second each, to {topics}
   topics. The others are consumers, each with an Exclusive subscription of its own.
+- **Clients in Java and Go** are a program each, with a client for {of_client} topics, each of which has a
+  producer and an Exclusive consumer. The longest time until a receipt takes the place of pauses. Of
+  lines above INFO, those of the Go client about producers that are closed are left out: the
+  broker's own unload brings them as well.
 - **Pause of a producer**: the time between two receipts, beyond its period.
 - **Wait of a consumer**: the time from the receipt of a message until it arrives.
 - **Brokers** are the stand-in and a real Pulsar {pulsar} standalone, which syncs nothing.
@@ -559,6 +618,7 @@ def main(words: Sequence[str]) -> int:
 
     def text(tables: str, _found: Found) -> str:
         values = {"streams": size.streams, "connections": size.connections, "topics": size.topics, "pulsar": VERSION}
+        values |= {"of_client": size.streams // 2 // size.connections}
         return harness.prose(TEXT.format(table=tables, machine=harness.machine(), **values))
 
     measured = partial(_measured, rows, arguments.rounds, size)
@@ -599,7 +659,8 @@ def _play(row: LeavingRow, scene: LeavingScene, number: int) -> Mapping[str, Seq
         folder = scene.folder / f"{row.name}-{number}-{peer.partition(' ')[0].lower()}"
         folder.mkdir()
         way = unloaded if peer == UNLOAD else row.measure
-        samples[peer] = dict(way(LeavingScene(scene.broker, scene.size, folder)))
+        language = LANGUAGES.get(row.name, PYTHON)
+        samples[peer] = dict(way(LeavingScene(scene.broker, scene.size, folder, language)))
         gc.collect()
     if UNLOAD in samples:
         samples[SLUICE]["beyond"] = max(0.0, samples[SLUICE]["twice"] - samples[UNLOAD]["twice"])

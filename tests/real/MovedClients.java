@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -19,12 +21,12 @@ import org.apache.pulsar.client.api.SubscriptionType;
 import org.apache.pulsar.client.api.transaction.Transaction;
 
 /**
- * Clients that each publish to a topic and consume from it until a line of input comes. Then prints what became of all:
- * {@code sent 100 failed 0 lacking 0 twice 1 disordered 0 longest 120}, the last being milliseconds until a receipt. The
- * clients' own log goes to the output as well.
+ * Clients that publish to topics and consume from them until a line of input comes. Then prints what became of all:
+ * {@code sent 100 failed 0 lacking 0 twice 1 disordered 0 longest 120}, the last being milliseconds until a receipt, since
+ * the last line {@code begin} of the input. The clients' own log goes to the output as well.
  *
- * <p>Arguments: service URL, begin of the topics' names, milliseconds between two messages, and the kind of each client:
- * a type of subscription, {@code Reader}, {@code Chunks} or {@code Transactions}.
+ * <p>Arguments: service URL, begin of the topics' names, milliseconds between two messages of a topic, topics of one
+ * client, and the kind of each topic: a type of subscription, {@code Reader}, {@code Chunks} or {@code Transactions}.
  */
 public class MovedClients {
 
@@ -34,16 +36,26 @@ public class MovedClients {
 
     public static void main(String[] arguments) throws Exception {
         List<One> all = new ArrayList<>();
-        for (int number = 3; number < arguments.length; number++) {
-            all.add(new One(arguments[0], arguments[1] + number, arguments[number]));
+        int ofClient = Integer.parseInt(arguments[3]);
+        PulsarClient client = null;
+        for (int number = 4; number < arguments.length; number++) {
+            if ((number - 4) % ofClient == 0) {
+                client = PulsarClient.builder().serviceUrl(arguments[0])
+                        .enableTransaction(arguments[number].equals("Transactions")).build();
+            }
+            all.add(new One(client, arguments[1] + number, arguments[number]));
         }
         System.out.println("ready");
-        while (System.in.available() == 0) {
-            for (One each : all) {
-                each.send();
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        do {
+            LONGEST.set(0);
+            while (!input.ready()) {
+                for (One each : all) {
+                    each.send();
+                    TimeUnit.MICROSECONDS.sleep(Long.parseLong(arguments[2]) * 1000 / all.size());
+                }
             }
-            Thread.sleep(Long.parseLong(arguments[2]));
-        }
+        } while (input.readLine().equals("begin"));
         int sent = 0;
         int lacking = 0;
         int twice = 0;
@@ -60,7 +72,7 @@ public class MovedClients {
         Runtime.getRuntime().halt(0);
     }
 
-    /** One client with a producer, and a consumer or a reader; each message that comes is acknowledged at once. */
+    /** A producer, and a consumer or a reader; each message that comes is acknowledged at once. */
     private static final class One {
 
         private final PulsarClient client;
@@ -74,10 +86,10 @@ public class MovedClients {
         private int twice;
         private int disordered;
 
-        private One(String url, String topic, String kind) throws PulsarClientException {
+        private One(PulsarClient client, String topic, String kind) throws PulsarClientException {
+            this.client = client;
             this.kind = kind;
             boolean isTransactional = kind.equals("Transactions");
-            client = PulsarClient.builder().serviceUrl(url).enableTransaction(isTransactional).build();
             if (kind.equals("Reader")) {
                 client.newReader().topic(topic).startMessageId(MessageId.earliest)
                         .readerListener((reader, message) -> take(message)).create();

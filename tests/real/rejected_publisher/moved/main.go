@@ -1,8 +1,9 @@
-// Clients that each publish to a topic and consume from it until a line of input comes. Then prints what became of all:
-// "sent 100 failed 0 lacking 0 twice 1 disordered 0 longest 120", the last being milliseconds until a receipt. The
-// clients' own lines above INFO go to the output as well.
+// Clients that publish to topics and consume from them until a line of input comes. Then prints what became of all:
+// "sent 100 failed 0 lacking 0 twice 1 disordered 0 longest 120", the last being milliseconds until a receipt, since the
+// last line "begin" of the input. The clients' own lines above INFO go to the output as well.
 //
-// Arguments: service URL, begin of the topics' names, milliseconds between two messages, number of clients.
+// Arguments: service URL, begin of the topics' names, milliseconds between two messages of a topic, topics of one client,
+// number of topics.
 package main
 
 import (
@@ -21,15 +22,19 @@ import (
 )
 
 func main() {
-	pauseMs, count := number(os.Args[3]), number(os.Args[4])
+	pauseMs, ofClient, count := number(os.Args[3]), number(os.Args[4]), number(os.Args[5])
 	lines := logrus.New()
 	lines.SetOutput(os.Stdout)
 	lines.SetLevel(logrus.WarnLevel)
 	var producers []pulsar.Producer
 	var arrivals []*arrived
+	var client pulsar.Client
 	for index := range count {
-		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Args[1], Logger: log.NewLoggerWithLogrus(lines)})
-		check(err)
+		if index%ofClient == 0 {
+			var err error
+			client, err = pulsar.NewClient(pulsar.ClientOptions{URL: os.Args[1], Logger: log.NewLoggerWithLogrus(lines)})
+			check(err)
+		}
 		topic := os.Args[2] + strconv.Itoa(index)
 		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "s"})
 		check(err)
@@ -41,11 +46,16 @@ func main() {
 	}
 	fmt.Println("ready")
 	isOver := make(chan bool)
+	var failed, longest atomic.Int64
 	go func() {
-		bufio.NewReader(os.Stdin).ReadString('\n')
+		for input := bufio.NewReader(os.Stdin); ; {
+			if line, err := input.ReadString('\n'); line != "begin\n" || err != nil {
+				break
+			}
+			longest.Store(0)
+		}
 		close(isOver)
 	}()
-	var failed, longest atomic.Int64
 	var open sync.WaitGroup
 	rounds := 0
 	for isOn := true; isOn; rounds++ {
@@ -66,11 +76,12 @@ func main() {
 					}
 					open.Done()
 				})
+			time.Sleep(time.Duration(pauseMs) * time.Millisecond / time.Duration(count))
 		}
 		select {
 		case <-isOver:
 			isOn = false
-		case <-time.After(time.Duration(pauseMs) * time.Millisecond):
+		default:
 		}
 	}
 	open.Wait()

@@ -1,0 +1,102 @@
+"""Programs in Java and Go with the official clients, which publish and consume until they are ended."""
+
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from loadgen.real.jars import ProcessFailed
+from loadgen.real.process import wait_until
+from tests.real.java_programs import java_program
+from tests.real.publishers import go_program
+
+KINDS = ("Exclusive", "Shared", "Failover", "Key_Shared", "Reader", "Chunks", "Transactions")
+"""The kinds of topics of the program in Java."""
+_OVER_INFO = re.compile(r"\b(WARN|ERROR|level=(?:warning|error))\b")
+_OF_UNLOADS = re.compile(
+    r'msg="(Connection was closed|receive \d+ messages , all filtered)"'
+    r'|msg="Failed to write on connection" error="write tcp \S+: use of closed network connection"'
+)
+"""The Go client's warnings about producers that are closed, and about messages that it has acknowledged and gets once
+more, as it says them when the broker itself unloads a topic; and, seldom, of a write on a connection that it has just
+closed itself."""
+
+
+class MovedClients:
+    """A program of `MovedClients.java` or `moved/main.go`; it ends with the block.
+
+    Args:
+        command: The program and its arguments.
+        output: A file for what it prints.
+    """
+
+    def __init__(self, command: Sequence[str], output: Path) -> None:
+        self._output = output
+        with output.open("w") as out:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out, text=True)
+
+    def wait_ready(self) -> None:
+        """Return when all streams are open.
+
+        Raises:
+            ProcessFailed: If they are not, two minutes later, or the program has ended.
+        """
+        wait_until(lambda: "ready" in self.printed() or self._process.poll() is not None, 120)
+        if "ready" not in self.printed() or self._process.poll() is not None:
+            raise ProcessFailed("the clients have not opened their streams", self.printed())
+
+    def printed(self) -> str:
+        return self._output.read_text()
+
+    def troubles(self) -> list[str]:
+        """The lines of its log above INFO so far, but those that the broker's own unload brings."""
+        lines = (line for line in self.printed().splitlines() if _OVER_INFO.search(line))
+        return [line for line in lines if not _OF_UNLOADS.search(line)]
+
+    def begin_anew(self) -> None:
+        """Let `longest` count from now on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("begin\n")
+        self._process.stdin.flush()
+
+    def end(self) -> dict[str, int]:
+        """Let it publish no more, and return its counts: `sent`, `failed`, `lacking`, `twice`, `disordered`, `longest`.
+
+        The last is the longest time until a receipt, in milliseconds.
+        """
+        self._process.communicate("end\n", timeout=180)
+        assert self._process.returncode == 0, self.printed()
+        words = self.printed().splitlines()[-1].split()
+        return {name: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
+
+    def kill(self) -> None:
+        with self._process:
+            self._process.kill()
+
+
+@contextmanager
+def moved_clients(
+    language: str, url: str, output: Path, kinds: Sequence[str] = KINDS, *, of_client: int = 1, pause_ms: int = 20
+) -> Iterator[MovedClients]:
+    """Run one, and yield when its streams are open.
+
+    Args:
+        language: `java` or `go`.
+        url: The service URL.
+        output: A file for what it prints; its name begins the names of the topics.
+        kinds: A topic of each kind; in Go all are Exclusive.
+        of_client: Topics of one client.
+        pause_ms: Between two messages of a topic.
+    """
+    command = [str(go_program("moved"))] if language == "go" else java_program("MovedClients")
+    topics = f"persistent://public/default/moved-{output.parent.name}-{output.stem}-"
+    numbers = [str(pause_ms), str(of_client)]
+    program = MovedClients(
+        [*command, url, topics, *numbers, *([str(len(kinds))] if language == "go" else kinds)], output
+    )
+    try:
+        program.wait_ready()
+        yield program
+    finally:
+        program.kill()
