@@ -43,6 +43,7 @@ from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import AddressKeyError
 from proxy.observe.log_writer import LogTrouble
+from proxy.observe.operator_log import choose_form
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.bodies import BodyError
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
@@ -104,6 +105,7 @@ class Proxy:
     ) -> None:
         self.read_files = fingerprints([source.file] if source.file else [])
         config = source.read()
+        choose_form(config.log)
         self.read_files |= fingerprints(_files_of(config))
         self.config = config.model_copy(update={"limits": Limits()})
         self._names_limits = "limits" in config.model_fields_set
@@ -382,14 +384,17 @@ class Proxy:
 
         async def take(who: Principal) -> bool:
             blocks_changed = False
+            choose_form(config.log)
 
             def take_blocks(changed: FileDifference, at: tuple[int, int]) -> None:
                 nonlocal blocks_changed
                 self._changes.reloaded(changed, who, at)
                 if changed.removed:
-                    named = ", ".join((*changed.removed_names, "…")[: changed.removed])
                     structlog.get_logger().warning(
-                        f"limits removed from {self._source.file}: {changed.removed}: {named}"
+                        "limits or blocks removed from the configuration",
+                        file=str(self._source.file),
+                        removed=changed.removed,
+                        names=", ".join((*changed.removed_names, "…")[: changed.removed]),
                     )
                 blocks_changed = self.engine.blocklist.reload(rules)
                 self._tasks.start(self._forget_needless(), "forget lifted blocks that the file does not have")

@@ -128,6 +128,6 @@ class DegradedStates:
             lasting.log_at = now + LOG_AGAIN_S[min(lasting.times, 1)]
             lasting.times += 1
             structlog.get_logger().warning(
-                f"degraded: {state.reason}", state=state.cause, for_s=round(for_s, 1), remedy=state.remedy
+                "degraded", state=state.cause, reason=state.reason, for_s=round(for_s, 1), remedy=state.remedy
             )
         return DegradedSince(state, lasting.since_ns, for_s)

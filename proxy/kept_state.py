@@ -111,7 +111,7 @@ def _open_store(config: Config) -> Store:
         structlog.get_logger().info("policies: a new store was made; nothing is set at run time", store=str(path))
     if path is not None and config.processes == 1:  # else the parent looks
         for warning in left_over(path, 1):
-            structlog.get_logger().warning(warning)
+            structlog.get_logger().warning("policies: a store of another process", detail=warning)
     return store
 
 

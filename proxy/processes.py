@@ -30,7 +30,7 @@ from proxy.assembly import ConfigSource
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.rereading import ConfigFiles
 from proxy.config.sections import Fleet
-from proxy.observe.operator_log import set_up_operator_log
+from proxy.observe.operator_log import choose_form, set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
 from proxy.runtime import StartError, Tasks
 from proxy.serve import run
@@ -245,6 +245,7 @@ def run_processes(file: Path | None, flags: dict[str, Any], config: Config) -> N
         StartError: If an address cannot be had, or a process does not come up; its own lines say why.
     """
     set_up_operator_log()
+    choose_form(config.log)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
     asyncio.run(_serve(file, flags, config))
 
@@ -281,7 +282,7 @@ def _spread_store(config: Config) -> None:
             copies=", ".join(map(str, copies)),
         )
     for warning in left_over(store, config.processes):
-        structlog.get_logger().warning(warning)
+        structlog.get_logger().warning("policies: a store of another process", detail=warning)
 
 
 class Replacing:

@@ -34,7 +34,7 @@ from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
 from proxy.runtime import paused_collector
 
-LIVE = frozenset({"limits", "blocks"})
+LIVE = frozenset({"limits", "blocks", "log"})
 """Keys whose values change without a restart."""
 
 

@@ -101,9 +101,9 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
     try:
         shortage = proxy.descriptors.shortage()
         if shortage is not None:
-            log.warning(str(shortage), max_connections=config.max_connections)
+            log.warning("too few file descriptors", detail=str(shortage), max_connections=config.max_connections)
         if proxy.is_unlimited and (parent is None or parent.index == 0):
-            log.warning(NO_LIMITS)
+            log.warning("no limits are set", detail=NO_LIMITS)
         problem = be_scheduled(config.scheduling)
         if problem is not None:
             log.warning("the system refuses the configured scheduling", scheduling=config.scheduling, error=problem)

@@ -23,6 +23,7 @@ from proxy.config.sections import (
     Drain,
     Fleet,
     ListenerTls,
+    OperatorLog,
     Otlp,
     PolicyStore,
     ProxyProtocol,
@@ -182,6 +183,7 @@ class Config(ConfigSection):
     authentication: Authentication = Authentication()
     admin_access: AdminAccess = AdminAccess()
     admin_forward: AdminForward = AdminForward()
+    log: OperatorLog = OperatorLog()
     otlp: Otlp = Otlp()
     blocks: tuple[Annotated[Block, BOUNDED], ...] = Field(
         (), description="a list of blocked clients, roles, topics …, see [Blocking](operating.md#blocking)"

@@ -369,6 +369,17 @@ class AdminForward(ConfigSection):
 _OFF = "0: any number"
 
 
+LogLevel = Literal["info", "warning", "error"]
+LogFormat = Literal["auto", "json", "console"]
+
+
+class OperatorLog(ConfigSection):
+    """The operator's log, on standard error."""
+
+    level: LogLevel = Field("info", description="the least level of its lines, see [log.md](log.md)")
+    format: LogFormat = Field("auto", description="auto: columns on a terminal, else JSON; `console`: columns anywhere")
+
+
 class Otlp(ConfigSection):
     """The OpenTelemetry collector that gets the metrics, too."""
 

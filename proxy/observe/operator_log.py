@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
@@ -17,10 +18,26 @@ from aiohttp.web import RequestPayloadError
 from structlog.typing import EventDict
 
 from protocol.printable import printable
+from proxy.config.sections import OperatorLog
 from proxy.counters import Counters
 
 MOST_TEXT = 5000
 """Most characters of one value of a line: room for a name of 4,096 in its sentence, or the end of a traceback."""
+
+
+_LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR, "exception": logging.ERROR}
+
+
+@dataclass(slots=True)
+class _Form:
+    """The form of all lines, also of loggers that were bound before it changed."""
+
+    process: int | None = None
+    level: int = logging.INFO
+    is_json: bool = True
+
+
+_form = _Form()
 
 
 def set_up_operator_log(process: int | None = None) -> None:
@@ -29,24 +46,42 @@ def set_up_operator_log(process: int | None = None) -> None:
     Args:
         process: The number of this process, if it is one of several: each line names it.
     """
+    _form.process = process
+    choose_form(OperatorLog())
+    in_columns, in_json = structlog.dev.ConsoleRenderer(), structlog.processors.JSONRenderer()
 
-    def name_process(_logger: object, _method: str, line: EventDict) -> EventDict:
-        return line if process is None else {"process": process, **line}
+    def rendered(logger: object, method: str, line: EventDict) -> str | bytes:
+        return (in_json if _form.is_json else in_columns)(logger, method, line)
 
-    is_terminal = sys.stderr.isatty()
-    renderer = structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             hear_warning,
+            _drop_below_level,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _cut_texts,
-            name_process,
-            renderer,
+            _name_process,
+            rendered,
         ],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
+
+
+def choose_form(settings: OperatorLog) -> None:
+    """Put level and format in force, from the next line on."""
+    _form.level = _LEVELS[settings.level]
+    _form.is_json = settings.format == "json" or (settings.format == "auto" and not sys.stderr.isatty())
+
+
+def _drop_below_level(_logger: object, method: str, line: EventDict) -> EventDict:
+    if _LEVELS[method] < _form.level:
+        raise structlog.DropEvent
+    return line
+
+
+def _name_process(_logger: object, _method: str, line: EventDict) -> EventDict:
+    return line if _form.process is None else {"process": _form.process, **line}
 
 
 _HEARD = ContextVar[list[str] | None]("heard", default=None)

@@ -49,7 +49,7 @@ def test_lasting_state_is_logged_at_once_after_1_min_and_each_10() -> None:
             parts.look(1)
         parts.one = []
         parts.look(1)
-    lasting = [log["for_s"] for log in logs if log["event"] == "degraded: cut off"]
+    lasting = [log["for_s"] for log in logs if log["event"] == "degraded" and log["reason"] == "cut off"]
     assert lasting == [0, 60, 660, 1260, 1860, 2460, 3060]
     assert {log["remedy"] for log in logs if log["log_level"] == "warning"} == {"connect"}
     assert logs[-1] == {"event": "degraded no more", "log_level": "info", "state": "fleet_cut_off", "after_s": 3600}

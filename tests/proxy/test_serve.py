@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shutil
 import time
 from datetime import UTC, datetime, timedelta
@@ -364,10 +365,10 @@ async def test_removed_limits_of_the_file_are_a_warning(tmp_path: Path) -> None:
         await proxy.reloader.reload("file changed")
     await proxy.stop()
     first, last = [line for line in lines if "removed" in line["event"]]
-    assert first["log_level"] == "warning"
+    assert (first["log_level"], first["file"]) == ("warning", str(file))
     named = ", ".join(f"publish tenant t{number}" for number in range(1, 6))
-    assert first["event"] == f"limits removed from {file}: 11: {named}, …"
-    assert last["event"] == f"limits removed from {file}: 2: publish tenant t0, block role 'r'"
+    assert (first["removed"], first["names"]) == (11, f"{named}, …")
+    assert (last["removed"], last["names"]) == (2, "publish tenant t0, block role 'r'")
 
 
 async def test_each_change_is_a_line_of_the_access_log(tmp_path: Path) -> None:
@@ -420,8 +421,30 @@ async def test_a_disk_that_takes_no_lines_is_a_degraded_state(tmp_path: Path) ->
                     shown = 'sluice_degraded{cause="access_log_losing"} 1.0' in await answer.text()
                 assert shown == is_lost
     await proxy.stop()
-    said = [(line["log_level"], line["event"][:42]) for line in logs if line.get("state") == "access_log_losing"]
-    assert said == [("warning", "degraded: lines of the access log are lost"), ("info", "degraded no more")]
+    first, last = [line for line in logs if line.get("state") == "access_log_losing"]
+    assert (first["log_level"], first["event"]) == ("warning", "degraded")
+    assert first["reason"].startswith("lines of the access log are lost")
+    assert (last["log_level"], last["event"]) == ("info", "degraded no more")
+
+
+async def test_a_reload_chooses_the_lines_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "sluice.yaml"
+    addresses = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {}\n"
+    file.write_text(addresses + "log: {level: error}\n")
+    before = structlog.get_config()
+    set_up_operator_log()
+    try:
+        proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
+        await proxy.start()
+        await proxy.reloader.reload("SIGHUP")
+        assert capsys.readouterr().err == ""
+        file.write_text(addresses + "log: {format: console}\n")
+        outcome = await proxy.reloader.reload("SIGHUP")
+        await proxy.stop()
+    finally:
+        structlog.configure(**before)
+    assert outcome.needs_restart == ()
+    assert re.search(r"\[info +\] .*configuration reloaded", re.sub("\x1b.*?m", "", capsys.readouterr().err))
 
 
 async def test_another_file_holds_for_who_is_connected(tmp_path: Path) -> None:

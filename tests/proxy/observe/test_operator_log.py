@@ -9,7 +9,8 @@ import pytest
 import structlog
 from aiohttp.http_exceptions import LineTooLong
 
-from proxy.observe.operator_log import MOST_TEXT, admin_logger, set_up_operator_log
+from proxy.config.sections import LogFormat, LogLevel, OperatorLog
+from proxy.observe.operator_log import MOST_TEXT, admin_logger, choose_form, set_up_operator_log, warnings_heard
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +80,38 @@ def test_a_terminal_obeys_no_text_of_a_line(
     (text,) = capsys.readouterr().err.splitlines()
     assert "a\\x9b2J\\u202eb\\nc" in text
     assert not {"\x9b", "\u202e"} & set(text)
+
+
+@pytest.mark.parametrize(("level", "said"), [("info", "iwe"), ("warning", "we"), ("error", "e")])
+def test_lines_below_the_level_are_not_written(level: LogLevel, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_operator_log()
+    log = structlog.get_logger().bind(bound="before")
+    choose_form(OperatorLog(level=level))
+    with warnings_heard() as heard:
+        log.info("i")
+        log.warning("w")
+        log.error("e")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == list(said)
+    assert heard == ["w: bound=before", "e: bound=before"], "a reload reports what it warned of"
+
+
+@pytest.mark.parametrize(
+    ("form", "is_terminal", "is_json"),
+    [("auto", False, True), ("auto", True, False), ("json", True, True), ("console", False, False)],
+)
+def test_lines_have_the_chosen_form(
+    form: LogFormat,
+    *,
+    is_terminal: bool,
+    is_json: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
+    set_up_operator_log()
+    choose_form(OperatorLog(format=form))
+    structlog.get_logger().info("said")
+    assert capsys.readouterr().err.startswith("{") == is_json
 
 
 def test_an_error_at_the_admin_address_is_a_line_of_the_same_form(capsys: pytest.CaptureFixture[str]) -> None:
