@@ -51,7 +51,7 @@ from proxy.policies.keys import ActionKind, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Action, StoreError
-from proxy.reload import Reloader, fingerprints
+from proxy.reload import BROKERS, Reloader, fingerprints
 from proxy.runtime import StartError, Tasks
 from proxy.server import Server, Sockets
 from proxy.service_manager import ServiceManager
@@ -384,7 +384,6 @@ class Proxy:
 
         async def take(who: Principal) -> bool:
             blocks_changed = False
-            choose_form(config.log)
 
             def take_blocks(changed: FileDifference, at: tuple[int, int]) -> None:
                 nonlocal blocks_changed
@@ -400,11 +399,26 @@ class Proxy:
                 self._tasks.start(self._forget_needless(), "forget lifted blocks that the file does not have")
 
             try:
-                return await self.service.take_file(file, compare, take_blocks) or blocks_changed
+                limits_changed = await self.service.take_file(file, compare, take_blocks)
+                choose_form(config.log)
+                return self._take_brokers(config) or limits_changed or blocks_changed
             finally:  # the values of an unchanged file are garbage now, of a changed one the table alone
                 self.engine.slices.run(Work.MEMORY, letting_go(values))
 
         return take
+
+    def _take_brokers(self, config: Config) -> bool:
+        """Put the brokers in force, and return whether they are other ones."""
+        before = self.reloader.config
+        if not config.has_brokers_like(self.config) or all(
+            getattr(config, key) == getattr(before, key) for key in BROKERS
+        ):
+            return False
+        self.engine.take_brokers(config)
+        if self._forwarder is not None:
+            self._forwarder.broker.take_brokers(config)
+        structlog.get_logger().info("brokers changed", broker=", ".join(map(str, config.broker)))
+        return True
 
     async def _forget_needless(self) -> None:
         try:
@@ -519,7 +533,6 @@ def _policy_topic(
     auth = own_auth(config.fleet, engine)
     return PolicyTopic(
         config.policy_topic,
-        config.broker,
         engine.dialer,
         auth,
         config.proxy_id,

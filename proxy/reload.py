@@ -1,10 +1,10 @@
 """Reload the configuration and its files while the proxy runs.
 
-A reload changes `limits`, `blocks` and the subscribe rate of `admission`, either all three or none; of a folder, those
-of the files that can be used. It also takes the content of the files that `admin_access`, `admin_forward`,
-`authentication`, `tls` and `broker_tls` name. The files of each key are taken independently, and before the
-configuration is read: one mistake keeps no certificate from being renewed. All other keys whose values differ from
-those at the start are reported as needing a restart.
+A reload changes `limits`, `blocks`, the brokers, `log` and the subscribe rate of `admission`, either all or none; of a
+folder, those of the files that can be used. It also takes the content of the files that `admin_access`,
+`admin_forward`, `authentication`, `tls` and `broker_tls` name. The files of each key are taken independently, and
+before the configuration is read: one mistake keeps no certificate from being renewed. All other keys whose values
+differ from those at the start are reported as needing a restart.
 
 `changes_of` notices that files change: rewritten, replaced, or (Kubernetes) at the end of a symlink that is swapped.
 The process sleeps until the kernel reports a change: polling would be most of an idle proxy's work. Where there is no
@@ -36,6 +36,8 @@ from proxy.runtime import paused_collector
 
 LIVE = frozenset({"limits", "blocks", "log"})
 """Keys whose values change without a restart."""
+BROKERS = frozenset({"broker", "allowed_brokers", "allowed_broker_networks"})
+"""Keys whose values do so as long as `Config.has_brokers_like` says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +209,8 @@ class Reloader:
             return _Ready(config, take, problems, part)
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
-        keys = sorted(set(type(config).model_fields) - LIVE)
+        live = LIVE | BROKERS if config.has_brokers_like(self._at_start) else LIVE
+        keys = sorted(set(type(config).model_fields) - live)
         now, then = _without_live(config), _without_live(self._at_start)
         return tuple(key for key in keys if getattr(now, key) != getattr(then, key))
 

@@ -4,6 +4,7 @@
 ends by itself.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -39,6 +40,12 @@ _KEPT = 128
 _random = SystemRandom()
 _given: deque[socket.socket] = deque()
 """Keep the last ports given from other processes that look for one before the listener comes: by UDP, unused else."""
+
+
+@atexit.register
+def _give_back() -> None:
+    while _given:
+        _given.popleft().close()
 
 
 def free_port() -> int:

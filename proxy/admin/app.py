@@ -78,7 +78,6 @@ class Readiness:
     def __init__(self, engine: Engine, drain: DrainService | None = None) -> None:
         self._engine = engine
         self._drain = drain
-        self._patience_s = _PATIENCE_S / len(engine.config.broker)
         self._probe = SharedWork(self._problem, lambda _: _KEPT_S)
         self._look = SharedWork(self._ask_all, lambda _: _LOOKS_S)
         self._tasks = Tasks()
@@ -114,12 +113,16 @@ class Readiness:
         """
         return await self._look.get()
 
+    @property
+    def _patience_s(self) -> float:
+        return _PATIENCE_S / len(self._engine.targets.brokers)
+
     async def _ask_all(self) -> dict[str, BrokerAnswer]:
-        return {str(broker): await self._ask(broker) for broker in self._engine.connector.rotation.brokers}
+        return {str(broker): await self._ask(broker) for broker in self._engine.targets.brokers}
 
     async def _problem(self) -> str:
         problems = []
-        for broker in self._engine.connector.rotation.brokers:
+        for broker in self._engine.targets.brokers:
             answer = await self._ask(broker)
             if answer.problem is None:
                 return ""
@@ -129,9 +132,10 @@ class Readiness:
     async def _ask(self, broker: Endpoint) -> BrokerAnswer:
         began, counters = self._engine.clock(), self._engine.counters
         answer = await self._answer_of(broker)
-        counters.broker_up[str(broker)] = int(answer.problem is None)
-        if answer.problem is None:
-            counters.broker_round_trip_ns[str(broker)] = self._engine.clock() - began
+        if broker in self._engine.targets.brokers:  # else a reload has taken it away
+            counters.broker_up[str(broker)] = int(answer.problem is None)
+            if answer.problem is None:
+                counters.broker_round_trip_ns[str(broker)] = self._engine.clock() - began
         counters.ready = int(self.is_accepting and any(counters.broker_up.values()))
         return answer
 

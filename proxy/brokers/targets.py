@@ -194,6 +194,7 @@ class Targets:
         siblings: The brokers that other members of the fleet name; None without a fleet.
 
     Attributes:
+        brokers: The configured brokers, one at least.
         followed: To be held by who follows a redirect.
     """
 
@@ -204,15 +205,26 @@ class Targets:
         networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (),
         siblings: SiblingBrokers | None = None,
     ) -> None:
-        self._known = {_place(broker) for broker in brokers}
-        self._patterns = [_place(pattern) for pattern in patterns]
-        self._networks = networks
         self._siblings = siblings
         self._learned: OrderedDict[Place, None] = OrderedDict()
         self._reachable: set[Endpoint] = set()
         """Brokers for which `is_reachable` has said yes, and that are allowed still."""
         self._names = Names()
         self.followed = asyncio.Semaphore(MOST_FOLLOWED)
+        self.configure(brokers, patterns, networks)
+
+    def configure(
+        self,
+        brokers: Iterable[Endpoint],
+        patterns: tuple[Endpoint, ...] = (),
+        networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...] = (),
+    ) -> None:
+        """Put other configured brokers, patterns and networks in force; brokers that others have named stay allowed."""
+        self.brokers = tuple(brokers)
+        self._known = {_place(broker) for broker in self.brokers}
+        self._patterns = [_place(pattern) for pattern in patterns]
+        self._networks = networks
+        self._reachable.clear()
 
     def learn(self, broker: Endpoint) -> None:
         """Allow a broker that another one named in a lookup's answer."""

@@ -207,6 +207,11 @@ class Config(ConfigSection):
         shows_credentials = self.authentication.mode == "terminate"
         return not shows_credentials or _is_confined(self.broker[0], self.broker_tls, self.allowed_broker_networks)
 
+    def has_brokers_like(self, other: "Config") -> bool:
+        """Return whether a process that runs with `other` may take this one's brokers without a restart."""
+        is_alike = self.dials_brokers_of_members == other.dials_brokers_of_members
+        return is_alike and self.broker[0].scheme == other.broker[0].scheme
+
     @field_validator("blocks")
     @classmethod
     def _no_twins(cls, value: tuple[Block, ...]) -> tuple[Block, ...]:

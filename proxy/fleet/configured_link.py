@@ -26,7 +26,7 @@ def link_of(config: Config, engine: Engine) -> Callable[[Callbacks], FleetLink]:
     assert fleet is not None, "the caller has looked"
     membership = Membership(fleet.namespace, fleet.name, config.proxy_id, fleet.lease)
     auth = own_auth(fleet, engine)
-    return lambda callbacks: TopicLink(config.broker, engine.dialer, membership, callbacks, auth)
+    return lambda callbacks: TopicLink(engine.dialer, membership, callbacks, auth)
 
 
 def own_auth(fleet: Fleet | None, engine: Engine) -> Auth | None:

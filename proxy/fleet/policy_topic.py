@@ -21,7 +21,6 @@ from typing import Final, Literal, NamedTuple
 
 import structlog
 
-from protocol.endpoint import Endpoint
 from protocol.pulsar_pb2 import CommandCloseConsumer, CommandSubscribe, CommandSuccess
 from proxy.brokers.dialing import BrokerDialer
 from proxy.degraded import Degraded
@@ -96,13 +95,12 @@ class _Client(BrokerClient):
 
     def __init__(
         self,
-        brokers: tuple[Endpoint, ...],
         dialer: BrokerDialer,
         auth: Auth | None,
         name: str,
         on_failure: Callable[[], None],
     ) -> None:
-        super().__init__(brokers, dialer, auth, name, MOST_CHANGE)
+        super().__init__(dialer, auth, name, MOST_CHANGE)
         self._on_failure = on_failure
 
     def failed(self, error: Exception) -> None:
@@ -150,8 +148,7 @@ class PolicyTopic:
 
     Args:
         topic: The topic: `persistent://tenant/namespace/name`.
-        brokers: The brokers that are asked first; one at least.
-        dialer: Connects to them, and to brokers that they name.
+        dialer: Connects to the configured brokers, which are asked first, and to brokers that they name.
         auth: The credentials that brokers are shown; None: none.
         member: The member's name.
         service: The member's policies, which change only by the topic from now on.
@@ -171,7 +168,6 @@ class PolicyTopic:
     def __init__(
         self,
         topic: str,
-        brokers: tuple[Endpoint, ...],
         dialer: BrokerDialer,
         auth: Auth | None,
         member: str,
@@ -190,7 +186,7 @@ class PolicyTopic:
         self.position: tuple[int, int] | None = None
         self.problem = "not connected yet"
         self._member, self._service, self._wall = member, service, wall
-        self._client = _Client(brokers, dialer, auth, member, self._failed)
+        self._client = _Client(dialer, auth, member, self._failed)
         self._reader = _Reader(self._client, topic, self._heard, self._begins, self._ends, from_start=True)
         self._writer = _Writer(self._client, topic)
         self._is_complete = False

@@ -617,8 +617,7 @@ class BrokerClient:
     """A client of the brokers for Sluice's own topics: it keeps their producers and consumers open.
 
     Args:
-        brokers: The brokers that are asked first; one at least.
-        dialer: Connects to them, and to brokers that they name.
+        dialer: Connects to the configured brokers, which are asked first, and to brokers that they name.
         auth: The credentials that brokers are shown; None: none.
         name: The member's name, for people.
         most_message: Bytes of a message, at most.
@@ -630,7 +629,6 @@ class BrokerClient:
 
     def __init__(
         self,
-        brokers: tuple[Endpoint, ...],
         dialer: BrokerDialer,
         auth: Auth | None,
         name: str,
@@ -650,7 +648,7 @@ class BrokerClient:
         """The latest error of opening a producer or consumer; empty before the first."""
         self._last_code: int | None = None
         """The broker's `ServerError` in that case; None if no broker refused."""
-        self._rotation = BrokerRotation(brokers)
+        self._rotation = BrokerRotation(dialer.targets)
         self._dialer = dialer
         self._auth = auth
         self._connections: dict[tuple[Endpoint, Endpoint | None], BrokerConnection] = {}
@@ -727,7 +725,7 @@ class BrokerClient:
 
     async def _any(self) -> BrokerConnection:
         """Return a connection with one of the configured brokers."""
-        for broker in self._rotation.brokers:
+        for broker in self._dialer.targets.brokers:
             connection = self._connections.get((broker, None))
             if connection is not None and not connection.is_lost and not connection.is_mute:
                 return connection

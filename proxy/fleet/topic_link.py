@@ -28,7 +28,6 @@ from random import uniform
 from typing import Final, NamedTuple
 
 from fleet.messages import MOST_MESSAGE
-from protocol.endpoint import Endpoint
 from protocol.pulsar_pb2 import CommandProducer, CommandProducerSuccess, ProducerAccessMode
 from proxy.brokers.dialing import BrokerDialer
 from proxy.fleet.link import MOST_PAUSE_S, Callbacks, LinkState
@@ -208,8 +207,7 @@ class TopicLink:
     """A member's link by the topics of its fleet.
 
     Args:
-        brokers: The brokers that are asked first; one at least.
-        dialer: Connects to them, and to brokers that they name.
+        dialer: Connects to the configured brokers, which are asked first, and to brokers that they name.
         membership: The member, and its fleet.
         callbacks: Called with reports and grants, and when this member begins or ceases to coordinate.
         auth: The credentials that brokers are shown; None: none.
@@ -217,7 +215,6 @@ class TopicLink:
 
     def __init__(
         self,
-        brokers: tuple[Endpoint, ...],
         dialer: BrokerDialer,
         membership: Membership,
         callbacks: Callbacks,
@@ -225,7 +222,7 @@ class TopicLink:
     ) -> None:
         reports, _ = topics(membership.namespace, membership.fleet)
         pause_s = min(MOST_PAUSE_S, membership.lease_s)
-        self.client = BrokerClient(brokers, dialer, auth, membership.member, MOST_MESSAGE, pause_s)
+        self.client = BrokerClient(dialer, auth, membership.member, MOST_MESSAGE, pause_s)
         self.counts = self.client.counts
         self._reporter = TopicProducer(self.client, reports)
         self._candidate = _Candidate(self.client, membership, callbacks)

@@ -150,19 +150,21 @@ class BrokerRotation:
     """The configured brokers, each in turn; brokers that did not answer a while ago come last.
 
     Args:
-        brokers: One at least.
+        targets: Has the brokers that are in force.
     """
 
-    def __init__(self, brokers: tuple[Endpoint, ...]) -> None:
-        self.brokers = brokers
+    def __init__(self, targets: Targets) -> None:
+        self._targets = targets
         self._next = 0
         self._passed_over: dict[Endpoint, float] = {}
         """The time until which a broker is dialled last."""
 
     def order(self, now: float) -> list[Endpoint]:
         """Return all brokers in the order in which a client tries them at this time."""
-        first, self._next = self._next, (self._next + 1) % len(self.brokers)
-        in_turn = [*self.brokers[first:], *self.brokers[:first]]
+        brokers = self._targets.brokers
+        first = self._next % len(brokers)
+        self._next = first + 1
+        in_turn = [*brokers[first:], *brokers[:first]]
         answering = [broker for broker in in_turn if self._passed_over.get(broker, now) <= now]
         if answering and answering[0] in self._passed_over:
             self.failed(answering[0], now)  # until it answers: one client's time is enough to try it
@@ -282,8 +284,8 @@ class BrokerConnector:
     """Connects sessions to the brokers that their clients want, each within the handshake's time.
 
     Args:
-        config: The configured brokers, and the timeouts.
-        targets: The allow-list of brokers.
+        config: The scheme of brokers, and the timeouts.
+        targets: The configured brokers, and the allow-list.
         tls: The contexts in force.
         shared: The objects that all connections share.
         counters: Count TLS that failed, and brokers that were passed over.
@@ -297,9 +299,7 @@ class BrokerConnector:
     ) -> None:
         self.scheme = config.broker[0].scheme
         self._is_tls = self.scheme == TLS
-        self._broker = config.broker[0]
-        self.rotation = BrokerRotation(config.broker)
-        self._has_several = len(config.broker) > 1
+        self.rotation = BrokerRotation(targets)
         self._targets = targets
         self._tls = tls
         self._shared = shared
@@ -363,7 +363,7 @@ class BrokerConnector:
     def has_another(self, caller: BrokerCaller) -> bool:
         """Return whether there is a broker that was not tried yet, and that `dial` would connect the caller to."""
         tried = self._tried.get(caller)
-        return tried is not None and len(tried) < len(self.rotation.brokers)
+        return tried is not None and any(broker not in tried for broker in self._targets.brokers)
 
     def dial(self, caller: BrokerCaller, target: Endpoint | None, peer: PeerTransport) -> None:
         """Connect `peer` to the broker that the client named, if that is allowed; without a name, to a configured one.
@@ -371,10 +371,10 @@ class BrokerConnector:
         The scheme is that of all brokers, whatever the client wrote.
         """
         coroutine: Coroutine[Any, Any, object]
-        if target is None and self._has_several:
+        if target is None and len(self._targets.brokers) > 1:
             coroutine = self._in_a_task(self._in_turn(caller, peer))
         else:
-            broker = target or self._broker
+            broker = target or self._targets.brokers[0]
             if broker.scheme != self.scheme:
                 broker = broker._replace(scheme=self.scheme)
             caller.connection.broker = broker.address

@@ -134,6 +134,14 @@ class Engine:
         self.admission = Admission(config, counters, clock, policies, bound_of_clients)
         self._goes_on = False
 
+    def take_brokers(self, config: Config) -> None:
+        """Put other configured brokers in force, for connections that are made from now on."""
+        self.targets.configure(config.broker, config.allowed_brokers, config.allowed_broker_networks)
+        counters, configured = self.counters, set(map(str, config.broker))
+        for counts in (counters.broker_up, counters.broker_round_trip_ns):
+            for gone in counts.keys() - configured:
+                del counts[gone]
+
     def lookup_slots_of(self, connection: Connection) -> Claim:
         """Return the lookups of one connection that are without an answer."""
         return Claim(self.lookups, connection.client_network)

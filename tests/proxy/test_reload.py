@@ -214,12 +214,28 @@ async def test_of_admission_only_the_subscribe_rate_takes_no_restart() -> None:
 
 
 async def test_what_takes_a_restart_is_named_as_long_as_it_differs_from_the_start() -> None:
-    desk = Desk(listen="127.0.0.1:1", broker="pulsar://b:1")
-    desk.write(listen="127.0.0.1:2", broker="pulsar://b:2", limits=_LIMITED)
-    assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("broker", "listen")
+    desk = Desk(listen="127.0.0.1:1", linger="1s")
+    desk.write(listen="127.0.0.1:2", linger="2s", limits=_LIMITED)
+    assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("linger", "listen")
 
-    desk.write(listen="127.0.0.1:1", broker="pulsar://b:2")
-    assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("broker",)
+    desk.write(listen="127.0.0.1:1", linger="2s")
+    assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("linger",)
+
+
+@pytest.mark.parametrize(
+    ("changed", "needs_restart"),
+    [
+        ({"broker": "pulsar://b:2", "allowed_brokers": ["c*:1"]}, ()),
+        ({"broker": "pulsar+ssl://b:1"}, ("broker",)),
+        ({"broker": "pulsar+ssl://b:1", "allowed_brokers": ["c:1"]}, ("allowed_brokers", "broker")),
+    ],
+)
+async def test_brokers_are_live_unless_the_way_to_them_changes(
+    changed: dict[str, Any], needs_restart: tuple[str, ...]
+) -> None:
+    desk = Desk(broker="pulsar://b:1")
+    desk.write(**changed)
+    assert (await desk.reloader.reload("SIGHUP")).needs_restart == needs_restart
 
 
 async def test_problems_of_the_configuration_come_before_files() -> None:

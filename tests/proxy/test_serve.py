@@ -16,6 +16,7 @@ import msgspec
 import pytest
 import structlog
 import trustme
+import yaml
 from structlog.testing import capture_logs
 
 from accesslog.record import AnyLine, ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine
@@ -37,6 +38,7 @@ from proxy.runtime import StartError
 from proxy.start_check import StartCheck
 from tests.access_log_files import content_of
 from tests.proxy.certificates import Authority
+from tests.proxy.endpoints import broker_at
 from tests.proxy.identity.keys import RSA, signed
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import TOPIC, connect, connected, error, producer, producer_success, send, sends
@@ -425,6 +427,39 @@ async def test_a_disk_that_takes_no_lines_is_a_degraded_state(tmp_path: Path) ->
     assert (first["log_level"], first["event"]) == ("warning", "degraded")
     assert first["reason"].startswith("lines of the access log are lost")
     assert (last["log_level"], last["event"]) == ("info", "degraded no more")
+
+
+async def test_a_reload_takes_other_brokers_of_the_same_scheme(tmp_path: Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    rest = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {}\n"
+
+    def write(*brokers: str, **more: object) -> None:
+        file.write_text(rest + yaml.safe_dump({"broker": list(brokers), **more}))
+
+    write("pulsar://127.0.0.1:1", "pulsar://127.0.0.1:2")
+    proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
+    await proxy.start()
+    await proxy.readiness.asked()
+    assert set(proxy.engine.counters.broker_up) == {"pulsar://127.0.0.1:1", "pulsar://127.0.0.1:2"}
+    write("pulsar://127.0.0.1:3", "pulsar://127.0.0.1:2")
+    with capture_logs() as lines:
+        outcome = await proxy.reloader.reload("SIGHUP")
+    targets = proxy.engine.targets
+    assert (outcome.problems, outcome.needs_restart) == ((), ())
+    assert [line["broker"] for line in lines if line["event"] == "brokers changed"] == [
+        "pulsar://127.0.0.1:3, pulsar://127.0.0.1:2"
+    ]
+    assert [each.port for each in targets.brokers] == [3, 2]
+    assert not targets.allows(broker_at("127.0.0.1:1"))
+    assert set(proxy.engine.counters.broker_up) == {"pulsar://127.0.0.1:2"}
+    write("pulsar+ssl://127.0.0.1:4")
+    outcome = await proxy.reloader.reload("SIGHUP")
+    assert (outcome.needs_restart, [each.port for each in targets.brokers]) == (("broker",), [3, 2])
+    write("pulsar://127.0.0.1:5", allowed_brokers=["b*.example:6650"])
+    outcome = await proxy.reloader.reload("SIGHUP")
+    await proxy.stop()
+    assert (outcome.needs_restart, [each.port for each in targets.brokers]) == ((), [5])
+    assert targets.allows(broker_at("b7.example:6650"))
 
 
 async def test_a_reload_chooses_the_lines_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,7 @@ async def run(service_url: str, name: str, lease_s: str) -> None:
     )
     certificates = Certificates(Config(broker=service_url))
     dialer = BrokerDialer(Targets([broker]), certificates, Counters(), sends_proxy_header=False)
-    link = TopicLink((broker,), dialer, Membership("public/default", "processes", name, float(lease_s)), callbacks)
+    link = TopicLink(dialer, Membership("public/default", "processes", name, float(lease_s)), callbacks)
     await link.start()
     was = ""
     while True:

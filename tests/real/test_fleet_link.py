@@ -31,7 +31,7 @@ class Member(Heard):
         broker = BROKERS.parse(service_url)
         certificates = Certificates(Config(broker=service_url))
         dialer = BrokerDialer(Targets([broker]), certificates, Counters(), sends_proxy_header=False)
-        self.link = TopicLink((broker,), dialer, Membership("public/default", "links", name, lease_s), self.callbacks)
+        self.link = TopicLink(dialer, Membership("public/default", "links", name, lease_s), self.callbacks)
 
 
 def _leading(members: list[Member]) -> list[Member]:

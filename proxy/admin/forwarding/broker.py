@@ -79,11 +79,17 @@ class ForwardError(Exception):
 
 def allowed_targets(config: Config) -> Targets:
     """Return the allowed addresses: the url's, those of `brokers`, and clients' allowed brokers at the url's port."""
+    targets = Targets([])
+    _allow(targets, config)
+    return targets
+
+
+def _allow(targets: Targets, config: Config) -> None:
     section = config.admin_forward
     assert section.url is not None
     hosts = (each.host for each in (*config.broker, *config.allowed_brokers))
     patterns = (section.url._replace(host=host) for host in hosts)
-    return Targets([section.url], (*section.brokers, *patterns), config.allowed_broker_networks)
+    targets.configure([section.url], (*section.brokers, *patterns), config.allowed_broker_networks)
 
 
 def endpoint_of(url: URL) -> Endpoint:
@@ -341,6 +347,10 @@ class BrokerAdmin:
         self._session: aiohttp.ClientSession | None = None
         if section.token:
             broker_token(section.token)
+
+    def take_brokers(self, config: Config) -> None:
+        """Allow the brokers of a configuration that is in force from now on, and those that they have named."""
+        _allow(self._targets, config.model_copy(update={"admin_forward": self._section}))
 
     def expiries(self) -> tuple[Expiry, ...]:
         """Return when the authorities in force expire."""

@@ -135,8 +135,7 @@ def test_a_free_port_is_given_once_by_all_processes_and_those_behind_it_by_none(
     assert len(given + others) <= 16, "all are given, each once"
     assert not set(given) & set(others)
     assert all(abs(one - other) >= 8 for one, other in combinations(given + others, 2))
-    while process._given:
-        process._given.popleft().close()
+    process._give_back()
 
 
 def test_a_taken_port_is_an_error_that_leaves_the_others_free() -> None:

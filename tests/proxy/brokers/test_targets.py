@@ -54,6 +54,17 @@ def test_a_configured_broker_is_allowed(loop: ManualLoop) -> None:
     assert resolve(loop, allowed, "broker:6650") == [("192.0.2.1", 6650)]
 
 
+def test_other_brokers_are_configured_and_named_ones_stay_allowed() -> None:
+    old, new, named = broker_at("10.0.0.1:6650"), broker_at("10.0.0.2:6650"), broker_at("10.0.0.3:6650")
+    targets = Targets([old], (broker_at("b*.example:6650"),))
+    targets.learn(named)
+    assert targets.is_reachable(old)
+    targets.configure([new])
+    allowed = [targets.allows(each) for each in (old, new, named, broker_at("b1.example:6650"))]
+    assert allowed == [False, True, True, False]
+    assert not targets.is_reachable(old)
+
+
 def test_nothing_else_is(loop: ManualLoop) -> None:
     allowed = Targets([Endpoint("pulsar", "broker", 6650)])
     for wanted in ("broker:6651", "b1.example:6650", "192.0.2.1:6650"):

@@ -65,7 +65,7 @@ class Member:
         at = broker.at
         certificates = Certificates(Config(broker=str(at)))
         dialer = BrokerDialer(Targets((at,)), certificates, Counters(), sends_proxy_header=False)
-        self.topic = PolicyTopic(TOPIC, (at,), dialer, None, name, self.service, is_of_one_proxy=is_of_one_proxy)
+        self.topic = PolicyTopic(TOPIC, dialer, None, name, self.service, is_of_one_proxy=is_of_one_proxy)
 
     @property
     def kept(self) -> dict[str, str]:

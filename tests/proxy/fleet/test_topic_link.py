@@ -65,7 +65,7 @@ class Member(Heard):
         certificates = Certificates(Config(broker=str(brokers[0])))
         dialer = BrokerDialer(Targets(brokers), certificates, Counters(), sends_proxy_header=False)
         membership = Membership("public/sluice", "f", name, lease_s)
-        self.link = TopicLink(brokers, dialer, membership, self.callbacks, ("token", lambda: self.token))
+        self.link = TopicLink(dialer, membership, self.callbacks, ("token", lambda: self.token))
         self.granting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -46,7 +46,8 @@ class Rig:
         self.loop.answers = self.dials.append
         self.client = Client()
         config = Config.model_validate({"broker": "pulsar://10.0.0.1:6650", **settings})
-        targets, counters = Targets([*config.broker, broker_at("broker:6650")]), Counters()
+        targets, counters = Targets(config.broker), Counters()
+        targets.learn(broker_at("broker:6650"))
         shared = TransportContext(counters, Slices(counters))
         self.peer = PeerTransport("broker", _Owner(), shared)
         self.dialler = BrokerConnector(config, targets, Certificates(config), shared, counters)
@@ -154,7 +155,7 @@ def test_who_leaves_while_several_are_tried_leaves_no_dial_behind(of_three: Rig)
 
 def test_of_clients_that_come_later_one_tries_the_broker_that_was_passed_over() -> None:
     first, second = map(broker_at, BROKERS[:2])
-    rotation = BrokerRotation((first, second))
+    rotation = BrokerRotation(Targets((first, second)))
     rotation.failed(first, 0)
     assert [rotation.order(PASSED_OVER_S - 1)[0] for _ in range(3)] == [second] * 3
     firsts = [rotation.order(PASSED_OVER_S)[0] for _ in range(4)]
@@ -165,10 +166,19 @@ def test_of_clients_that_come_later_one_tries_the_broker_that_was_passed_over() 
 
 def test_brokers_that_all_failed_are_tried_all_the_same() -> None:
     brokers = tuple(map(broker_at, BROKERS))
-    rotation = BrokerRotation(brokers)
+    rotation = BrokerRotation(Targets(brokers))
     for each in brokers:
         rotation.failed(each, 0)
     assert sorted(rotation.order(1)) == sorted(brokers)
+
+
+def test_turns_go_on_among_brokers_that_are_configured_later() -> None:
+    first, second, third = map(broker_at, BROKERS)
+    targets = Targets((first, second, third))
+    rotation = BrokerRotation(targets)
+    assert [rotation.order(0)[0] for _ in range(2)] == [first, second]
+    targets.configure((third, first))
+    assert [rotation.order(0)[0] for _ in range(3)] == [third, first, third]
 
 
 def test_a_broker_that_answers_is_connected_and_nothing_is_said(rig: Rig) -> None:

@@ -37,6 +37,13 @@ def test_the_url_and_what_the_operator_names_and_no_others(address: str, *, expe
     assert allowed_targets(config()).allows(broker_at(address)) is expected
 
 
+def test_brokers_of_a_reload_may_be_asked() -> None:
+    admin = BrokerAdmin(config())
+    admin.take_brokers(config(broker="pulsar://broker-3.example:6651", admin_forward={}))
+    hosts = (f"broker-{number}.example:8443" for number in (1, 2, 3))
+    assert [admin._targets.allows(broker_at(host)) for host in hosts] == [True, False, True]
+
+
 async def test_what_a_pattern_lets_in_must_lie_in_the_allowed_networks() -> None:
     targets = allowed_targets(config(allowed_broker_networks=["10.0.0.0/8"]))
     with pytest.raises(TargetRefusedError, match="outside of allowed_broker_networks"):
