@@ -65,8 +65,8 @@ def refusals() -> list[tuple[str, str]]:
 
 def _constants(tree: ast.Module) -> dict[str, str]:
     """Return the texts that a module gives names."""
-    assigned = (each for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant))
-    return {ast.unparse(each.targets[0]): str(ast.literal_eval(each.value)) for each in assigned}
+    assigned = (each for each in tree.body if isinstance(each, ast.AnnAssign) and isinstance(each.value, ast.Constant))
+    return {ast.unparse(each.target): str(ast.literal_eval(each.value)) for each in assigned if each.value}
 
 
 def _texts(node: ast.expr, constants: Mapping[str, str]) -> Iterator[str]:
