@@ -409,7 +409,7 @@ class Proxy:
 
     def _take_brokers(self, config: Config) -> bool:
         """Put the brokers in force, and return whether they are other ones."""
-        before = self.reloader.config
+        before = self.reloader.brokers_of
         if not config.has_brokers_like(self.config) or all(
             getattr(config, key) == getattr(before, key) for key in BROKERS
         ):

@@ -1,10 +1,10 @@
 """Reload the configuration and its files while the proxy runs.
 
-A reload changes `limits`, `blocks`, the brokers, `log` and the subscribe rate of `admission`, either all or none; of a
-folder, those of the files that can be used. It also takes the content of the files that `admin_access`,
-`admin_forward`, `authentication`, `tls` and `broker_tls` name. The files of each key are taken independently, and
-before the configuration is read: one mistake keeps no certificate from being renewed. All other keys whose values
-differ from those at the start are reported as needing a restart.
+A reload changes `limits`, `blocks`, `log` and the subscribe rate of `admission`, either all or none; of a folder, those
+of the files that can be used. With them it changes the brokers, if the way to them stays the same. It also takes the
+content of the files that `admin_access`, `admin_forward`, `authentication`, `tls` and `broker_tls` name. The files of
+each key are taken independently, and before the configuration is read: one mistake keeps no certificate from being
+renewed. All other keys whose values differ from those at the start are reported as needing a restart.
 
 `changes_of` notices that files change: rewritten, replaced, or (Kubernetes) at the end of a symlink that is swapped.
 The process sleeps until the kernel reports a change: polling would be most of an idle proxy's work. Where there is no
@@ -37,7 +37,7 @@ from proxy.runtime import paused_collector
 LIVE = frozenset({"limits", "blocks", "log"})
 """Keys whose values change without a restart."""
 BROKERS = frozenset({"broker", "allowed_brokers", "allowed_broker_networks"})
-"""Keys whose values do so as long as `Config.has_brokers_like` says so."""
+"""Keys whose values do so if `Config.has_brokers_like` says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,10 @@ class Reloader:
         on_files: Called when files have been put in force.
         on_outcome: Called when a reload is over and `last` has its outcome.
         measure: Measures the part of this work that the loop does, as a context.
+
+    Attributes:
+        config: The latest configuration that was put in force.
+        brokers_of: The configuration whose brokers are in force.
     """
 
     def __init__(
@@ -108,7 +112,7 @@ class Reloader:
         on_outcome: Callable[[], None] = lambda: None,
         measure: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.config = config
+        self.config = self.brokers_of = config
         self.last: Outcome | None = None
         self._at_start = config
         self._read, self._prepare = read, prepare
@@ -189,6 +193,8 @@ class Reloader:
         except Exception as error:  # noqa: BLE001 - as in `reload`; the files have problems besides
             return False, (*ready.problems, *_problems(error)), None
         self.config = ready.config
+        if ready.config.has_brokers_like(self._at_start):
+            self.brokers_of = ready.config
         return has_changed, ready.problems, ready.part
 
     def _read_and_prepare(self) -> _Ready:
@@ -209,10 +215,10 @@ class Reloader:
             return _Ready(config, take, problems, part)
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
-        live = LIVE | BROKERS if config.has_brokers_like(self._at_start) else LIVE
-        keys = sorted(set(type(config).model_fields) - live)
+        keys = sorted(set(type(config).model_fields) - LIVE)
         now, then = _without_live(config), _without_live(self._at_start)
-        return tuple(key for key in keys if getattr(now, key) != getattr(then, key))
+        before = {key: self.brokers_of if key in BROKERS else then for key in keys}
+        return tuple(key for key in keys if getattr(now, key) != getattr(before[key], key))
 
     def _log_outcome(self, result: str) -> None:
         assert self.last is not None

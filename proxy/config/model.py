@@ -208,9 +208,15 @@ class Config(ConfigSection):
         return not shows_credentials or _is_confined(self.broker[0], self.broker_tls, self.allowed_broker_networks)
 
     def has_brokers_like(self, other: "Config") -> bool:
-        """Return whether a process that runs with `other` may take this one's brokers without a restart."""
-        is_alike = self.dials_brokers_of_members == other.dials_brokers_of_members
-        return is_alike and self.broker[0].scheme == other.broker[0].scheme
+        """Return whether a process that started with `other` may take this one's brokers without a restart.
+
+        It would show them its own credentials, and trust them, by what `other` says.
+        """
+        ways = (
+            (each.broker[0].scheme, each.broker_tls, each.authentication, each.broker_proxy_protocol)
+            for each in (self, other)
+        )
+        return next(ways) == next(ways) and self.dials_brokers_of_members == other.dials_brokers_of_members
 
     @field_validator("blocks")
     @classmethod

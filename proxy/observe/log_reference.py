@@ -11,7 +11,7 @@ _LEVELS: Final = {"info": "info", "warning": "warning", "error": "error", "excep
 _WARNS: Final = "warn_of_passed_over"
 """The function of `proxy.files` whose first argument is an event."""
 _SECTIONS: Final = (
-    ("Start, restart and end", ("serve", "processes", "takeover", "drain", "service_manager", "kept_state")),
+    ("Start, restart and end", ("serve.", "processes", "takeover", "drain", "service_manager", "kept_state")),
     ("Fleet", ("fleet", "admin/forwarding/fleet_namespace")),
     ("Admin address", ("admin",)),
     ("Access log", ("observe/log_",)),
@@ -56,7 +56,7 @@ def events() -> dict[str, list[LogEvent]]:
     """
     found: dict[str, set[LogEvent]] = {heading: set() for heading, _ in _SECTIONS}
     for path in sorted(_PACKAGE.rglob("*.py")):
-        place = path.relative_to(_PACKAGE).with_suffix("").as_posix()
+        place = path.relative_to(_PACKAGE).as_posix()
         heading = next(heading for heading, begins in _SECTIONS if place.startswith(begins))
         found[heading].update(_events_of(path))
     return {heading: sorted(of) for heading, of in found.items() if of}

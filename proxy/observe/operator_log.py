@@ -48,7 +48,8 @@ def set_up_operator_log(process: int | None = None) -> None:
     """
     _form.process = process
     choose_form(OperatorLog())
-    in_columns, in_json = structlog.dev.ConsoleRenderer(), structlog.processors.JSONRenderer()
+    in_columns = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    in_json = structlog.processors.JSONRenderer()
 
     def rendered(logger: object, method: str, line: EventDict) -> str | bytes:
         return (in_json if _form.is_json else in_columns)(logger, method, line)

@@ -371,7 +371,7 @@ class BrokerConnector:
         The scheme is that of all brokers, whatever the client wrote.
         """
         coroutine: Coroutine[Any, Any, object]
-        if target is None and len(self._targets.brokers) > 1:
+        if target is None and (len(self._targets.brokers) > 1 or caller in self._tried):
             coroutine = self._in_a_task(self._in_turn(caller, peer))
         else:
             broker = target or self._targets.brokers[0]

@@ -228,6 +228,8 @@ async def test_what_takes_a_restart_is_named_as_long_as_it_differs_from_the_star
         ({"broker": "pulsar://b:2", "allowed_brokers": ["c*:1"]}, ()),
         ({"broker": "pulsar+ssl://b:1"}, ("broker",)),
         ({"broker": "pulsar+ssl://b:1", "allowed_brokers": ["c:1"]}, ("allowed_brokers", "broker")),
+        ({"broker": "pulsar://b:2", "broker_proxy_protocol": True}, ("broker", "broker_proxy_protocol")),
+        ({"broker": "pulsar://b:2", "authentication": {"mode": "passthrough"}}, ("authentication", "broker")),
     ],
 )
 async def test_brokers_are_live_unless_the_way_to_them_changes(
@@ -236,6 +238,27 @@ async def test_brokers_are_live_unless_the_way_to_them_changes(
     desk = Desk(broker="pulsar://b:1")
     desk.write(**changed)
     assert (await desk.reloader.reload("SIGHUP")).needs_restart == needs_restart
+
+
+async def test_brokers_that_were_not_taken_are_when_the_way_to_them_is_as_before() -> None:
+    """And as long as others are in force than the file names, it takes a restart."""
+    desk = Desk(broker="pulsar://b:1")
+    asked = []
+    for written in (
+        {"broker": "pulsar://b:2"},
+        {"broker": "pulsar://b:1", "broker_proxy_protocol": True},
+        {"broker": "pulsar://b:3", "broker_proxy_protocol": True},
+        {"broker": "pulsar://b:3"},
+    ):
+        desk.write(**written)
+        outcome = await desk.reloader.reload("SIGHUP")
+        asked.append((outcome.needs_restart, str(desk.reloader.brokers_of.broker[0])))
+    assert asked == [
+        ((), "pulsar://b:2"),
+        (("broker", "broker_proxy_protocol"), "pulsar://b:2"),
+        (("broker", "broker_proxy_protocol"), "pulsar://b:2"),
+        ((), "pulsar://b:3"),
+    ]
 
 
 async def test_problems_of_the_configuration_come_before_files() -> None:

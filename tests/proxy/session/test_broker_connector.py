@@ -121,6 +121,21 @@ def test_a_broker_that_refuses_is_passed_over_at_once_and_afterwards(of_three: R
     assert "10.0.0.1" not in {dial.address[0] for dial in of_three.dials[1:]}
 
 
+def test_a_client_that_tries_several_brokers_tries_the_one_that_is_left_once(of_three: Rig) -> None:
+    """A reload leaves one broker, while a client has tried another one in vain."""
+    of_three.begin()
+    of_three.dial(None)
+    of_three.loop.run(of_three.dials[0].accept)
+    connector = of_three.dialler
+    connector._targets.configure([broker_at("10.0.0.9:6650")])
+    assert connector.has_another(of_three.client)
+    of_three.dial(None)
+    of_three.loop.run(of_three.dials[1].accept)
+    assert of_three.dials[1].address[0] == "10.0.0.9"
+    assert not connector.has_another(of_three.client)
+    of_three.loop.run(connector.finish, of_three.client)
+
+
 def test_a_broker_that_is_silent_leaves_time_for_the_others(of_three: Rig) -> None:
     of_three.dial(None)
     of_three.loop.advance(2.8)
