@@ -556,6 +556,7 @@ class Handovers:
                 finally:
                     link.close()
                 self.is_under_way = False
-            listening.close()
+            before = listening
             self.listen()  # the process that has ended may have put its own socket there
+            before.close()  # only now: a process that asks meanwhile would be told that none runs
             listening = self._listening

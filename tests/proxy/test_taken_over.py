@@ -229,7 +229,7 @@ def _offered(proxy: InPlace) -> tuple[socket.socket, list[int]]:
     """Ask as a new process does: once more if the running one has just closed the door to open a new one."""
     for _ in range(100):
         asking = proxy.door.connect(PATIENCE_S)
-        assert asking is not None
+        assert asking is not None, "the door is never shut without another one"
         with suppress(ConnectionResetError):
             content, descriptors, _, _ = socket.recv_fds(asking, 65_536, 253)
             if content:
