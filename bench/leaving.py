@@ -531,8 +531,8 @@ _WAYS: tuple[tuple[str, str, Way, tuple[Figure, ...]], ...] = (
     ("taken-over", "a proxy is replaced in place (SIGUSR2)", taken_over, (_REFUSED,)),
     ("replaced", "two processes of one proxy are replaced in turn (SIGUSR2)", replaced, (_REFUSED,)),
 )
-LANGUAGES: Final = {f"{REAL}{name}-{language}": language for name, *_ in _WAYS for language in (JAVA, GO)}
-"""By the name of a row, the language of its clients; else Python."""
+LANGUAGES: Final = {PYTHON: "", JAVA: f"-{JAVA}", GO: f"-{GO}"}
+"""The languages of clients, and how the names of their rows end."""
 LeavingRow = Row[Way]
 ROWS: tuple[LeavingRow, ...] = (
     *(
@@ -541,28 +541,16 @@ ROWS: tuple[LeavingRow, ...] = (
     ),
     *(
         Row(
-            REAL + name,
-            f"{text}, before a real broker",
-            (*_BASE, _TWICE, _BEYOND, *more),
+            f"{REAL}{name}{end}",
+            f"{text}, before a real broker" + (f"; clients in {language.capitalize()}" if end else ""),
+            (*(_OF_PROGRAMS if end else _BASE), _TWICE, _BEYOND, *more),
             way,
             (UNLOAD, SLUICE),
             None,
             True,
         )
+        for language, end in LANGUAGES.items()
         for name, text, way, more in _WAYS
-    ),
-    *(
-        Row(
-            f"{REAL}{name}-{language}",
-            f"{text}, before a real broker; clients in {language.capitalize()}",
-            (*_OF_PROGRAMS, _TWICE, _BEYOND, *more),
-            way,
-            (UNLOAD, SLUICE),
-            None,
-            True,
-        )
-        for name, text, way, more in _WAYS
-        for language in (JAVA, GO)
     ),
 )
 TEXT = """\
@@ -655,11 +643,12 @@ def _come_first() -> None:
 
 def _play(row: LeavingRow, scene: LeavingScene, number: int) -> Mapping[str, Sequence[Sample]]:
     samples: dict[str, dict[str, float]] = {}
+    last = row.name.rpartition("-")[2]
+    language = last if last in LANGUAGES else PYTHON
     for peer in row.peers:
         folder = scene.folder / f"{row.name}-{number}-{peer.partition(' ')[0].lower()}"
         folder.mkdir()
         way = unloaded if peer == UNLOAD else row.measure
-        language = LANGUAGES.get(row.name, PYTHON)
         samples[peer] = dict(way(LeavingScene(scene.broker, scene.size, folder, language)))
         gc.collect()
     if UNLOAD in samples:

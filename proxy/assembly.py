@@ -410,9 +410,8 @@ class Proxy:
     def _take_brokers(self, config: Config) -> bool:
         """Put the brokers in force, and return whether they are other ones."""
         before = self.reloader.brokers_of
-        if not config.has_brokers_like(self.config) or all(
-            getattr(config, key) == getattr(before, key) for key in BROKERS
-        ):
+        is_same = all(getattr(config, key) == getattr(before, key) for key in BROKERS)
+        if is_same or config.way_to_brokers != self.config.way_to_brokers:
             return False
         self.engine.take_brokers(config)
         if self._forwarder is not None:

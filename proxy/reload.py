@@ -37,7 +37,7 @@ from proxy.runtime import paused_collector
 LIVE = frozenset({"limits", "blocks", "log"})
 """Keys whose values change without a restart."""
 BROKERS = frozenset({"broker", "allowed_brokers", "allowed_broker_networks"})
-"""Keys whose values do so if `Config.has_brokers_like` says so."""
+"""Keys whose values do so if `Config.way_to_brokers` is that of the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class Reloader:
         except Exception as error:  # noqa: BLE001 - as in `reload`; the files have problems besides
             return False, (*ready.problems, *_problems(error)), None
         self.config = ready.config
-        if ready.config.has_brokers_like(self._at_start):
+        if ready.config.way_to_brokers == self._at_start.way_to_brokers:
             self.brokers_of = ready.config
         return has_changed, ready.problems, ready.part
 

@@ -766,6 +766,7 @@ def _loop(counters: Counters, slices: Slices, peaks: _RecentPeaks) -> Iterator[M
         "Latest that a timer of a limit or the heartbeat fired within a minute or two",
         lag_max_ns / 1e9,
     )
+    bounds = [*(f"{bound / 1e9:g}" for bound in LATENESS_NS), "+Inf"]
     for name, text, counts, sum_ns in (
         ("timer_lateness", "How late timers fired", counters.timers_by_lateness, counters.loop_lag_ns),
         (
@@ -775,7 +776,6 @@ def _loop(counters: Counters, slices: Slices, peaks: _RecentPeaks) -> Iterator[M
             counters.beat_lag_ns,
         ),
     ):
-        bounds = [*(f"{bound / 1e9:g}" for bound in LATENESS_NS), "+Inf"]
         buckets = list(zip(bounds, accumulate(counts), strict=True))
         yield HistogramMetricFamily(f"sluice_{name}_seconds", text, buckets=buckets, sum_value=sum_ns / 1e9)
     yield _labelled(

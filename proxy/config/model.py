@@ -207,16 +207,14 @@ class Config(ConfigSection):
         shows_credentials = self.authentication.mode == "terminate"
         return not shows_credentials or _is_confined(self.broker[0], self.broker_tls, self.allowed_broker_networks)
 
-    def has_brokers_like(self, other: "Config") -> bool:
-        """Return whether a process that started with `other` may take this one's brokers without a restart.
+    @property
+    def way_to_brokers(self) -> tuple[object, ...]:
+        """How brokers are reached, which credentials they are shown, and which are trusted.
 
-        It would show them its own credentials, and trust them, by what `other` says.
+        A process goes on with the way of its start; it may take other brokers of the same way.
         """
-        ways = (
-            (each.broker[0].scheme, each.broker_tls, each.authentication, each.broker_proxy_protocol)
-            for each in (self, other)
-        )
-        return next(ways) == next(ways) and self.dials_brokers_of_members == other.dials_brokers_of_members
+        header = self.broker_proxy_protocol
+        return self.broker[0].scheme, self.broker_tls, self.authentication, header, self.dials_brokers_of_members
 
     @field_validator("blocks")
     @classmethod

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -64,7 +64,7 @@ def events() -> dict[str, list[LogEvent]]:
 
 def _events_of(path: Path) -> Iterator[LogEvent]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    texts = dict(_constants(tree.body))
+    texts = constants_of(tree)
     for call in ast.walk(tree):
         level = _level_of(call)
         if level is None:
@@ -78,11 +78,15 @@ def _events_of(path: Path) -> Iterator[LogEvent]:
         yield LogEvent(text, level, tuple(each for each in named if each is not None and each != "exc_info"))
 
 
-def _constants(body: Iterable[ast.stmt]) -> Iterator[tuple[str, object]]:
-    for each in body:
-        if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant):
-            for target in each.targets:
-                yield ast.unparse(target), each.value.value
+def constants_of(tree: ast.Module) -> dict[str, str]:
+    """Return the literal texts that a module gives names."""
+    assigned = (each for each in tree.body if isinstance(each, ast.Assign | ast.AnnAssign))
+    targets = ((each.targets[0] if isinstance(each, ast.Assign) else each.target, each.value) for each in assigned)
+    return {
+        ast.unparse(target): value.value
+        for target, value in targets
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    }
 
 
 def _level_of(node: ast.AST) -> str | None:

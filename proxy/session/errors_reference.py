@@ -8,6 +8,7 @@ from typing import Final
 
 from protocol.pulsar_pb2 import ServerError
 from proxy import refusals as refusal_texts
+from proxy.observe.log_reference import constants_of
 from proxy.session.events import CloseReason
 
 _PACKAGE: Final = Path(__file__).parents[1]
@@ -39,15 +40,6 @@ kicked.
 | reason | code | meaning |
 |---|---|---|
 """
-_BY_THEMSELVES: Final = {
-    CloseReason.CLIENT_CLOSED: "The client closed the connection.",
-    CloseReason.CLIENT_RESET: "The client's connection was reset.",
-    CloseReason.BROKER_CLOSED: "The broker closed its connection.",
-    CloseReason.BROKER_RESET: "The broker's connection was reset.",
-    CloseReason.BROKER_UNREACHABLE: "No broker could be connected to; the detail names each, with the reason.",
-    CloseReason.HANDSHAKE_TIMEOUT: "The client was not connected through within `handshake_timeout`.",
-}
-"""The meanings of reasons whose names say all to readers of the code."""
 
 
 def refusals() -> list[tuple[str, str]]:
@@ -59,14 +51,8 @@ def refusals() -> list[tuple[str, str]]:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "RefusedError":
                 code, text = node.args
                 if isinstance(code, ast.Name) and code.id in ServerError.keys():  # noqa: SIM118 - an enum of protobuf
-                    found.update((code.id, each) for each in _texts(text, _constants(tree)))
+                    found.update((code.id, each) for each in _texts(text, constants_of(tree)))
     return sorted(found)
-
-
-def _constants(tree: ast.Module) -> dict[str, str]:
-    """Return the texts that a module gives names."""
-    assigned = (each for each in tree.body if isinstance(each, ast.AnnAssign) and isinstance(each.value, ast.Constant))
-    return {ast.unparse(each.target): str(ast.literal_eval(each.value)) for each in assigned if each.value}
 
 
 def _texts(node: ast.expr, constants: Mapping[str, str]) -> Iterator[str]:
@@ -99,7 +85,7 @@ def _meanings() -> dict[str, str]:
 
 def reference() -> str:
     """Return the whole page."""
-    meanings = _meanings() | {str(reason): text for reason, text in _BY_THEMSELVES.items()}
+    meanings = _meanings()
     refused = "".join(f"| {code} | {text} |\n" for code, text in refusals())
     ends = "".join(
         f"| `{reason}` | {'' if reason.is_of_peer else ServerError.Name(reason.error)} | {meanings[reason]} |\n"

@@ -10,14 +10,12 @@ from typing import Self
 import pytest
 
 from loadgen.real.process import TetheredProcess, free_ports
+from tests.docs.blocks import blocks_of
 from tests.spark_java import spark_java
 from tests.waiting import wait_for
 
 FOLDER = Path(__file__).parents[2] / "docs/how-to"
 PRACTICE = "practice.md"
-_BLOCK = re.compile(
-    r"(?:[Ss]ave\s+this\s+as\s+`([^`]+)`(?:(?!^```).)*?)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL
-)
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
 _LONGEST_S = 300
 
@@ -44,10 +42,10 @@ class Reader:
         text = "\n".join((FOLDER / page).read_text() for page in pages)
         ports = sorted(set(_PORT.findall(text)))
         here = dict(zip(ports, map(str, free_ports(*[0] * len(ports))), strict=True))
-        blocks = _BLOCK.findall(re.sub(rf"\b({'|'.join(ports)})\b", lambda port: here[port[0]], text))
+        text = re.sub(rf"\b({'|'.join(ports)})\b", lambda port: here[port[0]], text)
         steps = (
             f"mkdir -p $(dirname {name}); cat > {name} <<'SAVED'\n{block}SAVED\n" if name else block
-            for name, _, block in blocks
+            for _, block, name in blocks_of(text)
         )
         (folder / "followed.sh").write_text("set -euo pipefail\n" + "".join(steps))
         env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "JAVA_TOOL_OPTIONS": spark_java()}

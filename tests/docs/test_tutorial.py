@@ -12,12 +12,11 @@ import pytest
 
 from adminrest.client import AdminClient
 from loadgen.real.process import TetheredProcess, free_ports
+from tests.docs.blocks import blocks_of
 from tests.spark_java import spark_java
 from tests.waiting import PATIENCE_S, wait_for
 
 ROOT = Path(__file__).parents[2]
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_SAVED = re.compile(r"Save this as `([^`]+)`")
 _ELSEWHERE = {
     "make env": "the environment is there",
     "pulsar-admin": "needs Java; tests/real runs it, and the tutorial has the same call by curl",
@@ -42,16 +41,8 @@ class Reader:
             command.write_text(f'#!/bin/sh\nexec {Path(sys.executable).with_name(name)} "$@"\n')
             command.chmod(0o755)
 
-    def blocks(self):
-        """Yield each block: its kind, its text, and the name under which the page says to save it."""
-        end = 0
-        for block in _BLOCK.finditer(self.text):
-            saved = _SAVED.findall(self.text[end : block.start()])
-            yield block[1], block[2], saved[-1] if saved else ""
-            end = block.end()
-
     def follow(self):
-        for kind, text, name in self.blocks():
+        for kind, text, name in blocks_of(self.text):
             if name:
                 (self.folder / name).write_text(text)
             elif kind == "sh":
