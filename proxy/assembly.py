@@ -299,14 +299,14 @@ class Proxy:
         if self.handovers is not None:
             self.handovers.start()
 
-    def terminate(self, cause: DrainCause = DrainCause.SIGTERM) -> None:
-        """Drain, or await the drain that is under way, and end then; called once more: end at once."""
+    def terminate(self, cause: DrainCause = DrainCause.SIGTERM) -> bool:
+        """Drain, or await the drain that is under way, and end then; return False if that was asked for before."""
         if self._is_to_end:
-            self.drain.end()
-            return
+            return False
         self._is_to_end = True
         self.drain.begin(cause)
         self.end_after_drain()
+        return True
 
     def end_after_drain(self) -> None:
         """End this process as soon as its drain is over."""

@@ -349,7 +349,7 @@ async def _keep(children: Sequence[ChildProcess], replacing: Replacing) -> None:
         """Have the children end; they drain on the first SIGTERM, and end at once on any further signal."""
         nonlocal end_by
         if ending.is_set():
-            pass_on(number)
+            pass_on(signal.SIGINT)
         else:
             end_by = number
             ending.set()

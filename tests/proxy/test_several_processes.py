@@ -201,7 +201,8 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
     wait_for(lambda: not any(map(is_alive, pids)), told=lambda: list(map(is_alive, pids)))
 
 
-def test_signal_to_the_parent_drains_all_processes(start: Start) -> None:
+def test_signal_to_each_of_the_group_drains_all_processes(start: Start) -> None:
+    """A service manager signals all processes of a unit, and the parent its own: no process takes it for two."""
     processes = start(env=DRAIN)
     processes.wait_for("all processes serve")
     host, _, port = processes.address.rpartition(":")
@@ -210,7 +211,8 @@ def test_signal_to_the_parent_drains_all_processes(start: Start) -> None:
         for client in clients:
             client.sendall(connect())
             assert client.recv(1000), "it is let in"
-        os.kill(processes.parent.pid, signal.SIGTERM)
+        for pid in (processes.pid(0), processes.parent.pid, processes.pid(1)):
+            os.kill(pid, signal.SIGTERM)
         for client in clients:
             assert client.recv(1000) == b""
             client.close()
@@ -219,6 +221,23 @@ def test_signal_to_the_parent_drains_all_processes(start: Start) -> None:
     drained = processes.lines("drained")
     assert {line["process"]: line["outcome"] for line in drained} == {0: "moved", 1: "moved"}
     assert sum(line["connections"] for line in drained) >= len(clients)
+
+
+def test_second_signal_to_the_parent_ends_processes_at_once(start: Start) -> None:
+    processes = start(env=DRAIN | {"SLUICE_DRAIN__DELAY": "20s"})
+    processes.wait_for("all processes serve")
+    host, _, port = processes.address.rpartition(":")
+    with ExitStack() as opened:
+        for _ in range(24):
+            client = opened.enter_context(socket.create_connection((host, int(port)), PATIENCE_S))
+            client.sendall(connect())
+            assert client.recv(1000), "it is let in"
+        os.kill(processes.parent.pid, signal.SIGTERM)
+        processes.wait_for("draining", times=2)
+        os.kill(processes.parent.pid, signal.SIGTERM)
+        wait_for(lambda: processes.parent.exit_code is not None, told=processes.parent.last_lines)
+    assert processes.parent.exit_code == 0
+    assert [line["outcome"] for line in processes.lines("drained")] == ["ended", "ended"]
 
 
 def test_processes_are_replaced_in_turn_by_one_signal(both: Processes) -> None:
