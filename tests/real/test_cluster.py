@@ -10,7 +10,7 @@ from pathlib import Path
 import pulsar
 import pytest
 
-from loadgen.real.process import wait_until
+from loadgen.real.process import ProcessFailed, PulsarServer, wait_until
 from tests.real.arrivals import Arrival, Line, Watcher
 from tests.real.broker_record import KEEPER, Entry, read_record
 from tests.real.cluster_proxy import (
@@ -313,6 +313,14 @@ def test_a_killed_broker_costs_time_and_neither_messages_nor_the_limit(
     assert_used(sluice_proxy, "publish", "topic", KILLED)
 
 
+def start_again(broker: PulsarServer) -> None:
+    """Start a broker as a supervisor does: one that is alone ends while ZooKeeper still has its predecessor (4.0)."""
+    try:
+        broker.start()
+    except ProcessFailed:
+        broker.start()
+
+
 def test_last_broker_is_killed_and_starts_again(
     started_cluster: PulsarCluster, sluice_proxy: SluiceProcess, client: pulsar.Client
 ) -> None:
@@ -327,7 +335,7 @@ def test_last_broker_is_killed_and_starts_again(
     with publishing(*senders, per_s=RATE, pending=50):
         wait_for_more(senders)
         last.kill()
-        last.start()
+        start_again(last)
         receipts = [len(sender.sent) for sender in senders]
         wait_for_more(senders)
     for sender in senders:
