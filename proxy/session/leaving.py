@@ -4,7 +4,9 @@
     CONSUMERS ─ the broker has closed them ─▶ GONE: the client's connection ends
 
 A client whose stream is closed opens it again on the same connection, as long as that is there, and some do so at
-once. So all streams of a connection leave together, and the connection with them. Brokers answer the CLOSE of a
+once. So all streams of a connection leave together, and the connection with them. Until then producers that hold
+nothing for long are served as before: what a limit keeps back of one producer may take most of the time there is, and
+its neighbours on the connection are not to wait for it. Brokers answer the CLOSE of a
 producer after the receipts of all that it has published; what the client sends after that is dropped without a receipt,
 and the client sends it again elsewhere. From the moment at which consumers are closed at the broker, questions about
 them are dropped: they would get errors, and the client asks again where it goes on. So are requests about transactions,
@@ -26,6 +28,9 @@ LATE_REQUESTS_NS: Final = REQUESTS_NS // 4
 """The same when time is short."""
 PRODUCERS_NS: Final = 5 * NANOS_PER_SECOND
 """Time for which a broker's last receipts are awaited."""
+LONG_NS: Final = 2 * NANOS_PER_SECOND
+"""Time for which a producer's first held entry has waited at least, where its limit keeps it back for long. Nothing is
+lost on such a producer that accepts no more: it gets receipts at its limit until its last held entry has passed."""
 CONSUMERS_NS: Final = NANOS_PER_SECOND // 20
 """Time for which a broker's answers about consumers are awaited, for which their clients get no messages."""
 
@@ -45,8 +50,14 @@ class LeavingStreams(Protocol):
     `Streams` is the one of a session; tests have a model of it.
     """
 
-    def stop_holding(self) -> Iterator[None]:
-        """Drop what comes from now on of producers that hold entries; those that they hold pass as before."""
+    def stop_holding(self, until: int) -> Iterator[None]:
+        """Drop what comes from now on of producers that hold entries, the first of which had come by then.
+
+        Held entries pass as before.
+        """
+
+    def holds_stopped(self) -> bool:
+        """Return whether a producer holds entries whose further ones are dropped."""
 
     def holds_published(self) -> bool:
         """Return whether producers hold entries, or parts of one."""
@@ -80,7 +91,7 @@ class Leaving:
         stage: The present step.
     """
 
-    __slots__ = ("_clock", "_go", "_in_slices", "_is_at_work", "_is_late", "_since", "_streams", "stage")
+    __slots__ = ("_clock", "_go", "_has_stopped_long", "_in_slices", "_is_at_work", "_is_late", "_since", "_streams", "stage")
 
     def __init__(
         self,
@@ -97,6 +108,8 @@ class Leaving:
         self._since = clock()
         self._is_at_work = False
         self._is_late = False
+        self._has_stopped_long = False
+        """Whether producers were looked at that have held an entry from the first look on."""
 
     def look(self, *, is_late: bool) -> None:
         """Go on as far as possible; `is_late`: held entries are not awaited any more."""
@@ -114,7 +127,11 @@ class Leaving:
         streams, waited = self._streams, self._clock() - self._since
         if self.stage is LeavingStage.SETTLING:
             if streams.holds_published() and not self._is_late:
-                self._work(streams.stop_holding(), _nothing)
+                # Those whose entries wait for long have been found by then, and once they are through the others'
+                # short waits are all that is left.
+                is_rest = self._has_stopped_long and not streams.holds_stopped()
+                self._has_stopped_long = waited >= LONG_NS
+                self._work(streams.stop_holding(self._clock() - (0 if is_rest else LONG_NS)), _nothing)
                 return False
             return waited >= (LATE_REQUESTS_NS if self._is_late else REQUESTS_NS) or not streams.awaits_answers()
         if self.stage is LeavingStage.PRODUCERS:

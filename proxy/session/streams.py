@@ -159,6 +159,7 @@ class Streams:
         "_reopening",
         "_reply",
         "_requests",
+        "_stopped",
         "_to_broker",
         "_to_client",
         "_vacated",
@@ -198,6 +199,8 @@ class Streams:
         """What `GivenUp` keeps; None before the first case, as few sessions have one."""
         self._drops_from: dict[Stream, int] | None = None
         """When a consumer's held entries may be dropped again for a redelivery; None before the first one."""
+        self._stopped: list[Stream] | None = None
+        """Producers that accept nothing more, as their client leaves."""
         self._vacated: dict[Stream, None] | None = None
         """Streams that the proxy closes at the broker because it drains; None before the first one."""
         self._vacating = 0
@@ -572,16 +575,23 @@ class Streams:
         """Return whether a request about a transaction is without an answer."""
         return self._requests.of_transactions > 0
 
-    def stop_holding(self) -> Iterator[None]:
-        """Drop what comes from now on of producers that hold entries; those that they hold pass as before.
+    def stop_holding(self, until: int) -> Iterator[None]:
+        """Drop what comes from now on of producers that hold entries, the first of which had come by then.
 
-        The client gets no receipt for what is dropped, and sends it again when it has its producer elsewhere.
+        Held entries pass as before. The client gets no receipt for what is dropped, and sends it again when it has its
+        producer elsewhere.
         """
+        self._stopped = stopped = self._stopped or []
         for number, stream in enumerate(list(self._to_broker.streams.values()), 1):
-            if stream.held:
+            if stream.held and stream.held[0].since <= until and stream.is_accepted:
                 stream.is_accepted = False
+                stopped.append(stream)
             if number % _LOOKED_AT_ONCE == 0:
                 yield
+
+    def holds_stopped(self) -> bool:
+        """Return whether a producer holds entries whose further ones are dropped."""
+        return any(stream.held for stream in self._stopped or ())
 
     def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
         """Close the streams of a direction at the broker, one in each step; they pass nothing more.

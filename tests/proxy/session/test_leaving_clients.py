@@ -127,15 +127,14 @@ def test_entries_after_the_close_are_dropped_without_receipt(world: World) -> No
 
 def test_held_entries_pass_before_their_producer_leaves(one_a_second: World) -> None:
     world = one_a_second
-    client, broker = held(world, entries=3)
+    client, broker = held(world, entries=4)
     leave(world)
-    broker << NOTHING
-    client >> sends(2, start=3)
-    world.advance(1)
+    world.advance(2)
+    broker << sends(2, start=1)
     leave(world)
-    broker << send(1)
+    client >> sends(2, start=4)
     world.advance(1)
-    broker << send(2)
+    broker << send(3)
     leave(world)
     broker << "CLOSE_PRODUCER"
 
@@ -146,6 +145,25 @@ def test_neighbours_of_a_held_producer_go_on_meanwhile(one_a_second: World) -> N
     leave(world)
     client >> sends(3, producer_id=2)
     broker << sends(3, producer_id=2)
+
+
+def test_neighbour_with_short_waits_is_served_until_all_leave(make_world: Make) -> None:
+    """Its limit keeps it back for less than a second each time, while another's keeps entries for eight."""
+    limits = {TOPIC: {"publish": {"messages": 1}}, OTHER_TOPIC: {"publish": {"messages": 20}}}
+    world = make_world(limits={"topics": limits})
+    client, broker = held(world, producer(2, OTHER_TOPIC), entries=9)
+    for start in range(0, 120, 20):
+        client >> sends(20, start=start, producer_id=2)
+        for _ in range(25):
+            leave(world)
+            world.advance(0.05)
+        heard = broker.heard()
+        assert sum(body(frame).producer_id == 2 for frame in heard) == 20, "while the other one holds entries"
+        assert {name_of(frame) for frame in heard} == {"SEND"}
+    for _ in range(50):
+        leave(world)
+        world.advance(0.05)
+    assert [name for name in map(name_of, broker.heard()) if name != "SEND"] == ["CLOSE_PRODUCER", "CLOSE_PRODUCER"]
 
 
 def test_held_entries_that_fit_no_time_are_left_to_the_client(one_a_second: World) -> None:

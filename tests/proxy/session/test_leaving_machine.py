@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from proxy.session.leaving import CONSUMERS_NS, PRODUCERS_NS, REQUESTS_NS, Leaving, LeavingStage
+from proxy.session.leaving import CONSUMERS_NS, LONG_NS, PRODUCERS_NS, REQUESTS_NS, Leaving, LeavingStage
 
 STEP_NS = 20_000_000
 LATE = 400
@@ -25,6 +25,7 @@ class ModelStreams:
         self.takes = {"publish": producers, "dispatch": consumers}
         self.happened: list[str] = []
         self._closing: list[tuple[int, Callable[[], None]]] = []
+        self.is_stopped = False
         self.looks = 0
 
     def pass_time(self) -> None:
@@ -35,8 +36,12 @@ class ModelStreams:
             self.happened.append("answered")
             answered()
 
-    def stop_holding(self) -> Iterator[None]:
+    def stop_holding(self, until: int) -> Iterator[None]:
+        self.is_stopped |= until >= self.looks * STEP_NS - LONG_NS
         yield
+
+    def holds_stopped(self) -> bool:
+        return self.is_stopped and self.holds_published()
 
     def holds_published(self) -> bool:
         return self.held < 0 or self.looks < self.held
