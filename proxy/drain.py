@@ -2,9 +2,9 @@
 
     SERVING ─begin─▶ DELAYING ─delay─▶ MOVING ─ all have left, or timeout ─▶ DRAINED
 
-While it is DELAYING, `/readyz` is 503 and clients are served as before, until balancers have noticed. While it is
-MOVING, the connections with streams leave first (`proxy/session/leaving.py`), spread over a period, and those for
-lookups last: a client that has left one looks its topics up by the other.
+While it is DELAYING, `/readyz` is 503 and clients are let in and served as before, also where there is none yet, until
+balancers have noticed. While it is MOVING, the connections with streams leave first (`proxy/session/leaving.py`),
+spread over a period, and those for lookups last: a client that has left one looks its topics up by the other.
 
 Clients take the addresses of their service URL in turn, so some come back. These are served, and leave again a moment
 later: one that was closed would wait, twice as long each time, before it tried another address. However many come, the
@@ -164,7 +164,8 @@ class DrainPlan(Generic[T]):
             return
         if connections:
             self._quiet_since = now
-        if not connections and (not moved or now >= self._quiet_since + QUIET_NS) and not self._may_be_greeted:
+        is_quiet = not connections and (not moved or now >= self._quiet_since + QUIET_NS)
+        if is_quiet and now >= self._begun + self._times.delay and not self._may_be_greeted:
             self.end(DrainOutcome.MOVED)
         elif now >= self._begun + self._times.timeout:
             self.end(DrainOutcome.TIME_OVER if connections else DrainOutcome.MOVED)
@@ -378,6 +379,7 @@ class DrainService:
     def cancel(self) -> None:
         """Let clients in again, as no other process serves them; those that have begun to leave come back."""
         if self._plan is not None:
+            self._plan.end(DrainOutcome.ENDED)  # steps of it may be under way in slices
             self._plan, self.cause, self.begun_at_ns = None, None, 0
             self._counters.draining = 0
             self._engine.admission.open()

@@ -12,7 +12,7 @@ from limiter.limiter import Limiter
 from limiter.restart import FirstBalances
 from proxy.config.model import Config
 from proxy.counters import Counters
-from proxy.limit_state import NO_ROOM, LimitState, StateError
+from proxy.limit_state import NO_ROOM, LimitState, StateError, retire
 from proxy.policies.room import TenantShare
 from proxy.policies.store import Store, StoreError, left_over
 from proxy.runtime import StartError
@@ -118,6 +118,8 @@ def _open_store(config: Config) -> Store:
 def _take_balances(config: Config, folder: Path, run: str) -> LimitState:
     shared = () if config.fleet is None else config.fleet.shared_levels
     try:
+        if config.processes == 1:  # else the parent does
+            retire(folder, config.proxy_id, 1)
         return LimitState(folder, config.proxy_id, run, shared, time.monotonic_ns)
     except OSError as error:
         remedy = "make room there" if error.errno in NO_ROOM else "chown or chmod it, or mount it writable"

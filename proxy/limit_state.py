@@ -5,6 +5,7 @@
 
 So a file with balances is one that the latest run has left, and no run has taken. A mark alone shows that its run was
 killed, or that it still runs. Whatever else is found, the next run begins with empty buckets (`limiter/restart.py`).
+With another number of processes a proxy has files of other names; those that are not in use are removed (`retire`).
 
 A file is a line of JSON for the run, a line for each limiter with its balances, and a digest of all of them. Balances
 are placed in time by the monotonic clock of the machine, if the same start of that machine shows it: the wall clock may
@@ -14,6 +15,7 @@ be stepped between two runs. After a restart of the machine, or on another one, 
 import errno
 import fcntl
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -117,7 +119,7 @@ class LimitState:
         self.found: Found = "missing"
         self.detail = "no earlier run of this proxy_id has left balances there"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._locked():
+        with _locked(self._path):
             self._take()
 
     def serve(self) -> None:
@@ -130,7 +132,7 @@ class LimitState:
         Raises:
             OSError: If the file cannot be written; the next run begins with empty buckets then.
         """
-        with self._locked():
+        with _locked(self._path):
             self._put(_sealed([self._encoded(None)]))
 
     def end(self, limiters: Iterable[Limiter]) -> int | None:
@@ -152,8 +154,9 @@ class LimitState:
         pieces = [self._before] if self._before else []
         if self._before is None:
             pieces, count = self._pieces(limiters)
-        with self._locked():
-            if _run_of(self._path) != self._run:
+        with _locked(self._path):
+            head = _head_of(self._path)
+            if head is None or head.run != self._run:
                 if self._unmarked and not self._path.exists():
                     raise StateError(f"when this run began: {self._unmarked}")
                 raise StateError("another run of the same proxy_id has begun since, or its file was removed")
@@ -235,15 +238,47 @@ class LimitState:
         with replacing(self._path, _MODE) as file:
             file.writelines(pieces)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Keep other runs from the file while this one reads and replaces it."""
-        lock = open_regular(self._path.with_name(f".{self._path.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(lock)
+
+def retire(folder: Path, proxy_id: str, processes: int) -> list[str]:
+    """Remove the balances that a proxy has left under the names of another number of processes.
+
+    With that number again, the proxy would take them for its latest ones, though others have passed messages since.
+    Marks stay, as their runs may go on.
+
+    Args:
+        folder: The folder of the files.
+        proxy_id: The name that is configured.
+        processes: The number of processes that begin now.
+
+    Returns:
+        The names of the files that are removed.
+
+    Raises:
+        OSError: If the folder cannot be used.
+    """
+    own = {proxy_id} if processes == 1 else {f"{proxy_id}-{index}" for index in range(processes)}
+    family, removed = re.compile(rf"({re.escape(proxy_id)}(?:-\d+)?)\.limits"), list[str]()
+    for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
+        named = family.fullmatch(name)
+        if named and named[1] not in own:
+            path = folder / name
+            with _locked(path):
+                head = _head_of(path)
+                if head is not None and head.left is not None:
+                    path.unlink()
+                    removed.append(name)
+    return removed
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other runs from a file while this one reads and replaces it."""
+    lock = open_regular(path.with_name(f".{path.name}.lock"), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 _ENCODER = msgspec.json.Encoder()
@@ -287,10 +322,10 @@ def _head(line: bytes) -> _Head:
         raise StateError(f"its first line cannot be read: {error}") from None
 
 
-def _run_of(path: Path) -> str | None:
-    """Return the run that has written a file last; None if there is no file that can be read."""
+def _head_of(path: Path) -> _Head | None:
+    """Return the first line of a file; None if there is no file that can be read."""
     try:
-        return _head(next(_unsealed(read_file(path, MOST_STATE)))).run
+        return _head(next(_unsealed(read_file(path, MOST_STATE))))
     except (OSError, StateError):
         return None
 

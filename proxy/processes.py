@@ -30,6 +30,7 @@ from proxy.assembly import ConfigSource
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.rereading import ConfigFiles
 from proxy.config.sections import Fleet
+from proxy.limit_state import retire
 from proxy.observe.operator_log import choose_form, set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
 from proxy.runtime import StartError, Tasks
@@ -258,6 +259,9 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> No
             where = ", ".join(each.address for each in config.listen)
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
         _spread_store(config)
+        if config.drain.state is not None:
+            with contextlib.suppress(OSError):  # the processes cannot use it either, and say so
+                retire(config.drain.state, config.proxy_id, config.processes)
         # Members on other hosts are not counted: with a section `fleet` the number is not known.
         members = config.processes if config.fleet is None else 0
         source = None if file is None else str(file)

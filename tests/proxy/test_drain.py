@@ -83,8 +83,11 @@ def hang_up(*clients: Peer) -> None:
             client.half_close()
 
 
-def test_process_without_clients_is_drained_at_once(draining: Draining) -> None:
+def test_process_without_clients_is_drained_after_the_delay(draining: Draining) -> None:
     draining.begin()
+    draining.advance(4.8)
+    assert draining.state == (Phase.DELAYING, None), "a balancer may still send clients"
+    draining.advance(0.3)
     assert draining.state == (Phase.DRAINED, DrainOutcome.MOVED)
     draining.world.loop.run(draining.service.begin, DrainCause.REST)
     assert draining.service.cause == "SIGTERM"

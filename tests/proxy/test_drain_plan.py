@@ -25,9 +25,11 @@ def moving(*streams: int, times: DrainTimes = TIMES) -> DrainPlan[int]:
     return plan
 
 
-def test_process_without_connections_is_drained_at_once() -> None:
+def test_process_without_connections_is_drained_after_the_delay() -> None:
     plan = DrainPlan[int](TIMES, 0, lambda _: 1, never)
-    plan.look(0, 0, 0)
+    plan.look(5 * S - 1, 0, 0)
+    assert plan.phase is Phase.DELAYING
+    plan.look(5 * S, 0, 0)
     assert (plan.phase, plan.outcome) == (Phase.DRAINED, DrainOutcome.MOVED)
 
 

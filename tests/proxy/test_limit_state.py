@@ -13,7 +13,7 @@ from limiter.limiter import LeftBalances, Limiter, Scope
 from limiter.restart import FirstBalances, at
 from limiter.token_bucket import LeftBalance
 from proxy import limit_state
-from proxy.limit_state import LimitState, StateError
+from proxy.limit_state import LimitState, StateError, retire
 from tests.limiter.test_token_bucket import RATES
 from tests.limiter.world import limiter
 from tests.manual_clock import ManualClock
@@ -91,6 +91,34 @@ def test_killed_run_makes_the_next_one_begin_empty(runs: Runs) -> None:
     assert after.found == "killed"
     assert "run-2 was killed" in after.detail
     assert runs.began_with(after) == 0
+
+
+@pytest.mark.parametrize(
+    ("left_by", "begins", "removed"),
+    [
+        ("front", ("front", 2), ["front.limits"]),
+        ("front-1", ("front", 1), ["front-1.limits"]),
+        ("front-2", ("front", 2), ["front-2.limits"]),
+        ("front-1", ("front", 2), []),
+        ("front", ("front", 1), []),
+        ("front-x", ("front", 1), []),
+        ("frontier", ("front", 2), []),
+    ],
+)
+def test_balances_of_another_number_of_processes_are_removed(
+    runs: Runs, left_by: str, begins: tuple[str, int], removed: list[str]
+) -> None:
+    state = runs.start(left_by)
+    state.serve()
+    state.end([runs.limiter(-5)])
+    assert retire(runs.folder, *begins) == removed
+    assert runs.start(left_by).found == ("missing" if removed else "loaded")
+
+
+def test_mark_of_another_number_of_processes_is_kept(runs: Runs) -> None:
+    runs.start("front-1").serve()
+    assert retire(runs.folder, "front", 1) == []
+    assert runs.start("front-1").found == "killed"
 
 
 def test_limiters_stay_empty_through_an_orderly_end_after_a_kill(runs: Runs) -> None:
