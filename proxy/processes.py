@@ -37,6 +37,7 @@ from proxy.runtime import StartError, Tasks
 from proxy.serve import run
 from proxy.server import serves_both
 from proxy.service_manager import ServiceManager
+from proxy.start_check import StartCheck
 
 BEAT_S: Final = 1.0
 """Seconds between two signs of life of a process."""
@@ -300,7 +301,7 @@ class Replacing:
 
     def __init__(self, children: Sequence[ChildProcess], config: Config, read: Callable[[], Config]) -> None:
         self._children = children
-        self._config = config
+        self._config = self._serving = config
         self._read = read
         self._tasks = Tasks()
         self._is_under_way = False
@@ -331,13 +332,18 @@ class Replacing:
             self._is_under_way = False
 
     def _problem(self) -> str:
-        """Return the reason for which the configuration of now cannot be used; empty if there is none."""
+        """Return the reason for which no process could start with the configuration of now; empty if there is none."""
         try:
             config = self._read()
         except ConfigError as error:
             return "; ".join(map(str, error.problems))
         own = {key for key in ("listen", "processes") if getattr(config, key) != getattr(self._config, key)}
-        return f"the parent itself must be restarted for {', '.join(sorted(own))}" if own else ""
+        if own:
+            return f"the parent itself must be restarted for {', '.join(sorted(own))}"
+        problems = StartCheck.of(config, running=self._serving).problems
+        if not problems:
+            self._serving = config
+        return "; ".join(problems)
 
 
 async def _keep(children: Sequence[ChildProcess], replacing: Replacing) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import get_ident
 
 import structlog
 
@@ -56,19 +57,23 @@ class StartCheck:
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, config: Config, sources: Sources | None = None) -> "StartCheck":
+    def of(cls, config: Config, sources: Sources | None = None, running: Config | None = None) -> "StartCheck":
         """Check all files, addresses and names that a start would use.
 
         Args:
             config: The configuration.
             sources: The source of each value, which findings name; None: they name none.
+            running: The configuration of the proxy that this start replaces. An address or a store that is in use, and
+                is none of its own, is a problem then; None: it is not known.
         """
         check = cls()
         with _unlogged(), warnings_heard() as heard:
             check._read_files(config)
         check.warnings += heard
-        is_running = check._addresses_are_taken(config)
+        is_running = check._addresses_are_taken(config, running)
         if config.policies.store is not None:
+            if running is not None:
+                is_running = config.policies.store == running.policies.store
             for process in range(config.processes):
                 check._look_at_store(store_of(config.policies.store, process), is_running=is_running)
             check.warnings += left_over(config.policies.store, config.processes)
@@ -121,14 +126,14 @@ class StartCheck:
         except ConfigError as error:
             self.problems += error.problems
 
-    def _addresses_are_taken(self, config: Config) -> bool:
+    def _addresses_are_taken(self, config: Config, running: Config | None) -> bool:
         """Try to listen on each address; return whether one is in use."""
-        named = [("listen", each) for each in config.listen]
-        named += [(key, each) for key, each in (("admin", config.admin), ("metrics", config.metrics)) if each]
+        own = None if running is None else _addresses_of(running)
         is_taken = False
-        for key, endpoint in named:
+        for address in _addresses_of(config):
+            key, _, endpoint = address
             error = _why_not_listening(endpoint)
-            if error is not None and error.errno == errno.EADDRINUSE:
+            if error is not None and error.errno == errno.EADDRINUSE and (own is None or address in own):
                 is_taken = True
                 self.warnings.append(
                     f"{key}: {endpoint.address}: is in use by another process, perhaps the proxy that this start "
@@ -208,6 +213,16 @@ class StartCheck:
                 )
 
 
+def _addresses_of(config: Config) -> list[tuple[str, int, Endpoint]]:
+    """Return each address to listen on, with its key and process; each process has its own, but for `listen`."""
+    named = [("listen", 0, each) for each in config.listen]
+    for key, each in (("admin", config.admin), ("metrics", config.metrics)):
+        if each is not None:
+            ports = range(each.port, each.port + config.processes) if each.port else [0]
+            named += [(key, index, each._replace(port=port)) for index, port in enumerate(ports)]
+    return named
+
+
 _KEYS = {
     ".".join(key[:length]): key[:length] for key, _ in variables(Config).values() for length in range(1, len(key) + 1)
 }
@@ -223,13 +238,16 @@ def _key_in(finding: str) -> KeyPath:
 
 @contextlib.contextmanager
 def _unlogged() -> Iterator[None]:
-    """Write no line of the operator's log, which the same start would write."""
-    before = structlog.get_config()
+    """Write no line of this thread to the operator's log: the same start would write it."""
+    before, checking = structlog.get_config(), get_ident()
 
-    def drop(_logger: object, _method: str, _line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    def drop(logger: object, method: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        if get_ident() != checking:  # a process that serves goes on meanwhile
+            return line
+        hear_warning(logger, method, line)
         raise structlog.DropEvent
 
-    structlog.configure(processors=[hear_warning, drop])
+    structlog.configure(processors=[drop, *before["processors"]])
     try:
         yield
     finally:

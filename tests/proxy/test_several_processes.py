@@ -241,13 +241,18 @@ def test_second_signal_to_the_parent_ends_processes_at_once(start: Start) -> Non
 
 
 def test_processes_are_replaced_in_turn_by_one_signal(both: Processes) -> None:
-    """The next ones have a configuration that needs a restart; one that cannot be used replaces no process."""
+    """The next ones have a configuration that needs a restart; one that cannot start replaces no process."""
     file = both.sluice.access_log.parent / "sluice.yaml"
     before = file.read_text()
     pids, ended = {both.pid(index) for index in range(2)}, both.lines("process ended")
     file.write_text(before + "linger: never\n")
     os.kill(both.parent.pid, signal.SIGUSR2)
     both.wait_for("processes are not replaced")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        file.write_text(before + f"metrics: 127.0.0.1:{taken.getsockname()[1] - 1}\n")  # the second process' address
+        os.kill(both.parent.pid, signal.SIGUSR2)
+        both.wait_for("processes are not replaced", times=2)
+    assert "in use" in both.lines("processes are not replaced")[1]["error"]
     metrics = free_ports(0, 0)[0]
     file.write_text(before + f"metrics: 127.0.0.1:{metrics}\n")
     with closing(new_client(both.address)) as client:
