@@ -55,8 +55,16 @@ class Addresses:
             listener.accept()
 
     async def accept_again(self) -> None:
-        """Accept clients and callers again, after `pause`."""
-        await self._server.accept()
+        """Accept clients and callers again, after `pause`; none is accepted after an error.
+
+        Raises:
+            OSError: If the system has no descriptor for it.
+        """
+        try:
+            await self._server.accept()
+        except OSError:
+            self._server.pause_accepting()
+            raise
         self.accept_callers()
 
     def sockets(self) -> Sockets:

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     from proxy.admin.otlp import OtlpExport
 
 
+_ACCEPT_AGAIN_S = 1.0
+"""Seconds between two tries to accept clients again after a takeover that failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConfigSource:
     """The source of the configuration.
@@ -97,6 +101,7 @@ class Proxy:
         config: The configuration without its limits, which the service keeps.
         ended: Set when this process is to end.
         handovers: Lets the next process take over; None where that is not possible.
+        has_limits_back: The process that has taken over has ended, and has left all limits and their file to this one.
         metrics_address: `host:port` of the address that serves metrics alone; None without one.
     """
 
@@ -116,6 +121,7 @@ class Proxy:
         self._tasks, self._ends = Tasks(), Tasks()
         self._successor = successor
         self.ended = asyncio.Event()
+        self.has_limits_back = False
         self._is_to_end = False
         self.handovers = self._make_handovers()
         counters = Counters()
@@ -322,7 +328,14 @@ class Proxy:
             self._ends.cancel()
             if self.drain.cause is DrainCause.TAKEOVER:
                 self.drain.cancel()
-        await self.addresses.accept_again()
+        while True:
+            try:
+                return await self.addresses.accept_again()
+            except OSError as error:
+                structlog.get_logger().error(
+                    "clients cannot be accepted again; it is tried each second", error=error.strerror or str(error)
+                )
+            await asyncio.sleep(_ACCEPT_AGAIN_S)
 
     async def stop(self) -> None:
         """End sessions, then the log, then the admin address."""
@@ -341,7 +354,7 @@ class Proxy:
             await self.policy_topic.stop()
         self.intervals.stop()
         await self.sharing.leave()
-        is_replaced = self.handovers is not None and self.handovers.is_under_way
+        is_replaced = self.handovers is not None and self.handovers.is_under_way and not self.has_limits_back
         if not is_replaced and not self.sharing.is_on:
             await asyncio.to_thread(self.kept.leave_balances, list(self.engine.registry.limiters.values()))
         is_whole = await asyncio.to_thread(self.access.close)
@@ -611,4 +624,7 @@ class Handed:
     async def release(self) -> None:
         """Listen no more, and have each limit whole."""
         self._proxy.addresses.leave()
-        await self._proxy.sharing.end()
+        if not self._proxy.sharing.has_left:
+            await self._proxy.sharing.end()
+            await self._proxy.kept.take_back_balances()
+            self._proxy.has_limits_back = True

@@ -84,6 +84,10 @@ class KeptState:
                 "policies cannot be changed until a restart: the store cannot be opened after a takeover that failed",
                 error=str(error),
             )
+        await self.take_back_balances()
+
+    async def take_back_balances(self) -> None:
+        """Use the file of balances again: the process that has taken over leaves none."""
         if self._balances is not None:
             try:
                 await asyncio.to_thread(self._balances.take_back)

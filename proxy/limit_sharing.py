@@ -14,11 +14,15 @@ class LimitSharing:
 
     Args:
         engine: Has the limits.
+
+    Attributes:
+        has_left: Whether this process has given the other one all that it had, as it ends.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._looks = Tasks()
+        self.has_left = False
         self._shared: tuple[SocketLink, HandedLimits] | None = None
 
     @property
@@ -31,7 +35,7 @@ class LimitSharing:
         limits = self._engine.registry.hand_over(link, has_all=has_all)
         self._shared = link, limits
         link.share(limits)
-        self._looks.start(self._look(limits), "share limits with the other process")
+        self._looks.start(self._look(limits, link if has_all else None), "share limits with the other process")
 
     async def end(self) -> None:
         """Have each limit whole: the other process has ended."""
@@ -43,13 +47,19 @@ class LimitSharing:
             await self._engine.slices.done(Work.POLICIES, units)
 
     async def leave(self) -> None:
-        """Give the other process what is left of each limit: this one ends."""
+        """Give the other process what is left of each limit: this one ends. If that one has done so, all stays here."""
         self._looks.cancel()
+        if self._shared is not None and self._shared[0].over is not None:
+            await self.end()
         if self._shared is not None:
             link, limits = self._shared
+            self.has_left = True
             await link.leave(limits.leave(self._engine.clock), self._engine.registry.first.empty_since)
 
-    async def _look(self, limits: HandedLimits) -> None:
+    async def _look(self, limits: HandedLimits, awaiting: SocketLink | None) -> None:
+        """Look at all limits again and again, and give the process that awaits the end of this one a sign of life."""
         while True:
+            if awaiting is not None:
+                awaiting.beat()
             await asyncio.sleep(LOOK_S)
             await self._engine.slices.done(Work.POLICIES, limits.look())

@@ -11,17 +11,19 @@
 Both have the sockets until the running process ends, so no connection is refused. A new process that is killed leaves
 the running one as it was, whatever the step: it accepts clients again, and those stay that have not left. A new process
 that is stopped while the running one drains says so (`ends`), and both end. A running process that ends before `go`
-leaves the sockets to the new one, which sees the end of the connection. A process lets the next one ask only when the
+leaves the sockets to the new one, which sees the end of the connection. One that hangs while it drains is killed by the
+new one, as its part of each limit would else be lost for as long. A process lets the next one ask only when the
 one before has ended: so at most two share a limit.
 
 Until `go` a message is a byte; then it is a line of JSON, of which unknown ones are ignored.
 
-Source: unix(7), SCM_RIGHTS and SO_PEERCRED
+Source: unix(7), SCM_RIGHTS and SO_PEERCRED; pidfd_open(2)
 """
 
 import asyncio
 import itertools
 import os
+import signal
 import socket
 import struct
 import time
@@ -42,8 +44,13 @@ from proxy.limit_state import Balance, read, written
 from proxy.runtime import Tasks
 from proxy.server import Sockets
 
-READY, GO, ABORT, SERVES, ENDS, GONE = b"r", b"g", b"a", b"s", b"e", b""
+READY, GO, ABORT, SERVES, ENDS, BEAT, GONE = b"r", b"g", b"a", b"s", b"e", b"b", b""
 """The messages after the offer; GONE is the end of the other process, or of its connection."""
+SILENT_S: Final = 10.0
+"""Seconds without a sign of life (BEAT) after which the process before is killed: it has parts of limits, and serves
+nobody. The work of one turn of its loop takes a thousandth of that."""
+GO_S: Final = 10.0
+"""Seconds in which the running process gives a new one that is ready its word, or the new one gives up."""
 START_S: Final = 60.0
 """Seconds in which a new process must be ready, or it is given up."""
 SERVE_S: Final = 10.0
@@ -130,11 +137,13 @@ class Handover:
 
     async def run(self, on_taken: Callable[[], None]) -> bool:
         """Run to the end; return whether this process ends as well, and call `on_taken` when the new one serves."""
+        is_taken = False
         try:
             is_taken = await self._give()
         except (OSError, TakeoverError, TimeoutError) as error:
             structlog.get_logger().error("takeover failed: this process goes on", error=str(error) or "no answer")
-            is_taken = False
+        except Exception:  # noqa: BLE001 - whatever is wrong, this process must serve again
+            structlog.get_logger().exception("takeover failed: this process goes on")
         if not is_taken:
             with suppress(OSError):
                 await self._link.send(ABORT)
@@ -212,7 +221,7 @@ class _Over(msgspec.Struct, frozen=True, tag="over", array_like=True):
 
 
 class _Word(msgspec.Struct, frozen=True, tag="word", array_like=True):
-    """SERVES or ENDS."""
+    """SERVES, ENDS or BEAT."""
 
     word: str
 
@@ -284,10 +293,19 @@ class SocketLink:
         """Have these limits get the messages of the other process."""
         self._limits = limits
 
+    def beat(self) -> None:
+        """Give the other process a sign of life."""
+        if self._has_room:
+            self._write(_Word(BEAT.decode()))
+
     def ask(self, scope: Scope, waiting: int) -> None:
         """Ask the other process for a share of a limit."""
-        if self._writer is not None and self._writer.transport.get_write_buffer_size() < _MOST_UNSENT:
+        if self._has_room:
             self._write(_Ask(scope, waiting))
+
+    @property
+    def _has_room(self) -> bool:
+        return self._writer is not None and self._writer.transport.get_write_buffer_size() < _MOST_UNSENT
 
     def hand(self, handed: HandedShare) -> None:
         """Hand a share to the other process."""
@@ -402,19 +420,29 @@ def _at(path: Path, do: Callable[[str], None]) -> None:
         os.close(folder)
 
 
+def _process_behind(connection: socket.socket) -> int | None:
+    """Return a descriptor of the process at the other end; None where the system has none for it."""
+    process, _, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    with suppress(OSError):
+        return os.pidfd_open(process)
+    return None
+
+
 class Successor:
     """The new process' side of a takeover.
 
     Args:
         connection: The connection to the running process.
         sockets: The listening sockets that came with its offer; addresses of the configuration take theirs away.
+        process: A descriptor of the running process (pidfd); None: it cannot be had.
     """
 
-    def __init__(self, connection: socket.socket, sockets: Sockets) -> None:
+    def __init__(self, connection: socket.socket, sockets: Sockets, process: int | None = None) -> None:
         self.sockets = sockets
         self.is_alone = False
         """Whether the process before has ended, as far as is known."""
         self.link = SocketLink(connection)
+        self._process = process
 
     @classmethod
     def ask(cls, door: Door, patience_s: float) -> "Successor | None":
@@ -449,7 +477,8 @@ class Successor:
                 raise TakeoverError("the running process is of a version that cannot be taken over: restart it")
             asking.setblocking(False)
             queue = iter(received)
-            return cls(asking, {name: [next(queue) for _ in range(count)] for name, count in offer.names})
+            sockets = {name: [next(queue) for _ in range(count)] for name, count in offer.names}
+            return cls(asking, sockets, _process_behind(asking))
         raise TakeoverError(
             f"{door.path}: the running process has given no answer for {patience_s:g} s; perhaps it has taken over "
             "itself, and the process before it still drains"
@@ -464,8 +493,12 @@ class Successor:
         with suppress(BrokenPipeError, ConnectionResetError):
             await self.link.send(READY)
         answer = GONE
-        with suppress(ConnectionResetError):
-            answer = await self.link.hear(float("inf"))
+        try:
+            answer = await self.link.hear(GO_S)
+        except ConnectionResetError:
+            pass
+        except TimeoutError:
+            raise TakeoverError(f"the running process has given no answer for {GO_S:g} s") from None
         if answer == ABORT:
             raise TakeoverError("the running process has given this one up; it goes on")
         self.is_alone = answer == GONE
@@ -475,13 +508,26 @@ class Successor:
             unused.close()
 
     async def serves(self) -> None:
-        """Report that this process serves, and return when the process before has ended."""
+        """Report that this process serves, and return when the process before has ended; kill it if it hangs."""
         with suppress(BrokenPipeError, ConnectionResetError):
             await self.link.send(SERVES)
-            while await self.link.hear(float("inf")) != GONE:
-                pass
+            patience_s = float("inf")  # earlier versions give no sign of life, nor does one that has left all limits
+            while (message := await self._heard(patience_s)) != GONE:
+                patience_s = SILENT_S if message == BEAT and self._process is not None else float("inf")
         self.is_alone = True
         self.link.close()
+        if self._process is not None:
+            os.close(self._process)
+
+    async def _heard(self, patience_s: float) -> bytes:
+        try:
+            return await self.link.hear(patience_s)
+        except TimeoutError:
+            assert self._process is not None, "there is no bound without it"
+            structlog.get_logger().error("process before killed: it gives no sign of life", after_s=SILENT_S)
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._process, signal.SIGKILL)
+            return await self.link.hear(float("inf"))
 
 
 class Handovers:

@@ -1,7 +1,8 @@
 """The course of a drain, explored with a clock moved by hand: every drain ends, and no connection is moved twice."""
 
 from collections import deque
-from itertools import count
+from collections.abc import Sequence
+from itertools import combinations_with_replacement, count, product
 
 import pytest
 from hypothesis import given
@@ -129,15 +130,32 @@ def test_timeout_of_zero_drains_nothing() -> None:
     assert plan.outcome is DrainOutcome.TIME_OVER
 
 
+Client = tuple[int, int, bool]
+"""The number of its streams, the time that it takes to leave, and whether it comes back."""
+_STREAMS, _TAKES, _SPANS = (0, 1, 60), (0, 3 * S, 40 * S), ((5 * S, 20 * S, 5 * S), (0, S, 2 * S), (S, 0, 0))
+
+
+@pytest.mark.parametrize("spans", _SPANS, ids=["of the defaults", "of a takeover", "without a period"])
+def test_every_drain_of_three_clients_ends_and_moves_each_once(spans: tuple[int, int, int]) -> None:
+    kinds = list(product(_STREAMS, _TAKES, (False, True)))
+    for number in range(4):
+        for clients in combinations_with_replacement(kinds, number):
+            check_drain(clients, [S // 2], spans)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 500), st.integers(0, 40 * S), st.booleans()), max_size=10),
     st.lists(st.integers(S // 4, 3 * S), min_size=1, max_size=4),
     st.tuples(st.integers(0, 6 * S), st.integers(0, 25 * S), st.integers(0, 9 * S)),
 )
 def test_every_drain_ends_and_moves_each_connection_once(
-    clients: list[tuple[int, int, bool]], steps: list[int], spans: tuple[int, int, int]
+    clients: list[Client], steps: list[int], spans: tuple[int, int, int]
 ) -> None:
-    """Some clients come back, by a connection that takes as long to leave, until time is short."""
+    check_drain(clients, steps, spans)
+
+
+def check_drain(clients: Sequence[Client], steps: Sequence[int], spans: tuple[int, int, int]) -> None:
+    """Drain: some clients come back, by a connection that takes as long to leave, until time is short."""
     delay, period, rest = spans
     times = DrainTimes(delay, period, delay + period + rest)
     open_ones = dict(enumerate(clients))

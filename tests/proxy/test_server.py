@@ -14,6 +14,7 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
+from proxy.addresses import Addresses
 from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.observe.access_log import AccessLog
@@ -196,6 +197,14 @@ async def test_one_that_cannot_have_all_its_doors_has_none(monkeypatch: pytest.M
     monkeypatch.setattr("proxy.server.os.dup", real)
     for _ in range(2):
         assert await server.start() == address
+        server.pause_accepting()
+        left = [0, 1]
+        monkeypatch.setattr("proxy.server.os.dup", dup)
+        with pytest.raises(OSError, match="too many"):
+            await Addresses(server, {}).accept_again()
+        assert server._accepting == [], "they are all tried again"
+        monkeypatch.setattr("proxy.server.os.dup", real)
+        await Addresses(server, {}).accept_again()
         assert len(server._accepting) == LISTENERS
         await server.stop(1)
         await asyncio.sleep(0)

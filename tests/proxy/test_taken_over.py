@@ -305,8 +305,9 @@ def test_stopped_new_process_ends_both(tmp_path: Path, broker: str) -> None:
         wait_for(lambda: None not in {before.exit_code, after.exit_code}, told=proxy.lines)
         assert (before.exit_code, after.exit_code) == (0, 0), proxy.lines()
         assert not proxy.door.path.exists()
-        proxy.start("--takeover")
+        next_one = proxy.start("--takeover")
         wait_for(lambda: proxy.admin.is_ready("/readyz"))
+        assert "limits go on with the balances of the run before" in next_one.log_path.read_text()
 
 
 @contextmanager
