@@ -110,7 +110,7 @@ class TetheredProcess:
     """
 
     def __init__(self, command: list[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
-        self.log_path = log_path
+        self.command, self.log_path = command, log_path
         self.name = Path(command[0]).name
         # -I -S: the small wrapper needs nothing from the environment, and starts in 15 ms.
         tethered = [sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()), *command]

@@ -40,8 +40,6 @@ _ABOUT_CONSUMERS = frozenset(
     {BaseCommand.CONSUMER_STATS, BaseCommand.GET_LAST_MESSAGE_ID, BaseCommand.SEEK, BaseCommand.UNSUBSCRIBE}
 )
 """Questions and requests about a consumer, which a broker that has closed it answers with an error."""
-_TOO_LATE = _ABOUT_CONSUMERS | TRANSACTION_REQUESTS
-"""Commands that are dropped when a client leaves and its consumers are closed at the broker."""
 
 
 class Forwarding:
@@ -241,13 +239,20 @@ class Forwarding:
         """Handle a client's command; a FLOW goes to the data path of messages, as it comes as often as they do."""
         if kind == FLOW:
             return self.to_client.ask(command, frame)
-        if self._leaving is not None and kind in _TOO_LATE and self._leaving.has_no_consumers:
+        if self._leaving is not None and self._is_too_late(kind, self._leaving):
             return None
         return self._from_client.handle(kind, command, frame)
+
+    def _is_too_late(self, kind: int, leaving: Leaving) -> bool:
+        if kind in TRANSACTION_REQUESTS:
+            return leaving.ends_transactions_elsewhere
+        return kind in _ABOUT_CONSUMERS and leaving.has_no_consumers
 
     def _on_broker_command(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         if self._publishes is not None:
             self._publishes.hear(kind, command)
+        if self._leaving is not None and self._leaving.has_no_consumers:  # the answer goes to the client first
+            asyncio.get_running_loop().call_soon(self._leaving.look_on)
         return self._from_broker.handle(kind, command, frame)
 
     # ---- signs of life

@@ -9,8 +9,10 @@ nothing for long are served as before: what a limit keeps back of one producer m
 its neighbours on the connection are not to wait for it. Brokers answer the CLOSE of a
 producer after the receipts of all that it has published; what the client sends after that is dropped without a receipt,
 and the client sends it again elsewhere. From the moment at which consumers are closed at the broker, questions about
-them are dropped: they would get errors, and the client asks again where it goes on. So are requests about transactions,
-whose answers would come too late: the client would end a transaction twice.
+them are dropped: they would get errors, and the client asks again where it goes on. Its other requests have to be
+answered before the connection ends, and the streams that it has opened meanwhile are closed like the first ones: some
+clients take a request without an answer for an error. A moment without an open request about a transaction is awaited
+as well. If none comes soon, further ones are dropped: the client would end a transaction twice.
 
 Source: closeProducer of org.apache.pulsar.broker.service.ServerCnx, `connectionClosed` of ConnectionHandler.java
 """
@@ -33,6 +35,12 @@ LONG_NS: Final = 2 * NANOS_PER_SECOND
 lost on such a producer that accepts no more: it gets receipts at its limit until its last held entry has passed."""
 CONSUMERS_NS: Final = NANOS_PER_SECOND // 20
 """Time for which a broker's answers about consumers are awaited, for which their clients get no messages."""
+
+
+COORDINATOR_NS: Final = NANOS_PER_SECOND // 10
+"""Time after which requests about transactions are dropped."""
+MOST_ROUNDS: Final = 3
+"""How often streams are closed that a client has opened since."""
 
 
 class LeavingStage(Enum):
@@ -65,8 +73,11 @@ class LeavingStreams(Protocol):
     def awaits_answers(self) -> bool:
         """Return whether a request is without an answer."""
 
-    def awaits_coordinator(self) -> bool:
-        """Return whether a request about a transaction is without an answer."""
+    def awaits_late_answers(self) -> bool:
+        """Return whether a request is without an answer that has come since the first stream was vacated."""
+
+    def has_newcomers(self) -> bool:
+        """Return whether there are streams that have been opened since."""
 
     def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
         """Close the streams of a direction at the broker, and pass nothing more; `answered` is called after each."""
@@ -91,7 +102,7 @@ class Leaving:
         stage: The present step.
     """
 
-    __slots__ = ("_clock", "_go", "_has_stopped_long", "_in_slices", "_is_at_work", "_is_late", "_since", "_streams", "stage")
+    __slots__ = ("_clock", "_go", "_has_stopped_long", "_in_slices", "_is_at_work", "_is_late", "_rounds", "_since", "_streams", "stage")
 
     def __init__(
         self,
@@ -108,6 +119,7 @@ class Leaving:
         self._since = clock()
         self._is_at_work = False
         self._is_late = False
+        self._rounds = 0
         self._has_stopped_long = False
         """Whether producers were looked at that have held an entry from the first look on."""
 
@@ -117,10 +129,20 @@ class Leaving:
         while not self._is_at_work and self._may_go_on():
             self._go_on()
 
+    def look_on(self) -> None:
+        """Go on as far as possible, at a time between two looks."""
+        self.look(is_late=False)
+
     @property
     def has_no_consumers(self) -> bool:
         """Whether consumers are being closed, or are closed, at the broker."""
-        return self.stage is LeavingStage.CONSUMERS or self.stage is LeavingStage.GONE
+        return self._rounds > 1 or self.stage is LeavingStage.CONSUMERS or self.stage is LeavingStage.GONE
+
+    @property
+    def ends_transactions_elsewhere(self) -> bool:
+        """Whether requests about transactions would be answered too late."""
+        is_late = self.stage is LeavingStage.CONSUMERS and self._clock() - self._since >= COORDINATOR_NS
+        return is_late or self.stage is LeavingStage.GONE
 
     def _may_go_on(self) -> bool:
         """Return whether the next stage may begin."""
@@ -133,22 +155,28 @@ class Leaving:
                 self._has_stopped_long = waited >= LONG_NS
                 self._work(streams.stop_holding(self._clock() - (0 if is_rest else LONG_NS)), _nothing)
                 return False
-            return waited >= (LATE_REQUESTS_NS if self._is_late else REQUESTS_NS) or not streams.awaits_answers()
+            return waited >= self._requests_ns or not streams.awaits_answers()
         if self.stage is LeavingStage.PRODUCERS:
             return waited >= PRODUCERS_NS or streams.is_vacated()
         if self.stage is LeavingStage.CONSUMERS:
-            is_asking = streams.awaits_coordinator() and waited < REQUESTS_NS
+            is_asking = waited < self._requests_ns and streams.awaits_late_answers()
             return not is_asking and (waited >= CONSUMERS_NS or streams.is_vacated())
         return False
 
+    @property
+    def _requests_ns(self) -> int:
+        return LATE_REQUESTS_NS if self._is_late else REQUESTS_NS
+
     def _go_on(self) -> None:
         streams = self._streams
-        if self.stage is LeavingStage.SETTLING:
+        is_again = self.stage is LeavingStage.CONSUMERS and self._rounds < MOST_ROUNDS and streams.has_newcomers()
+        if self.stage is LeavingStage.SETTLING or is_again:
+            self._rounds += 1
             self._enter(LeavingStage.PRODUCERS)
-            self._work(streams.vacate("publish", self._answered), self._answered)
+            self._work(streams.vacate("publish", self.look_on), self.look_on)
         elif self.stage is LeavingStage.PRODUCERS:
             self._enter(LeavingStage.CONSUMERS)
-            self._work(streams.vacate("dispatch", self._answered), self._answered)
+            self._work(streams.vacate("dispatch", self.look_on), self.look_on)
         else:
             self._enter(LeavingStage.GONE)
             self._work(self._dismissing(), self._go)
@@ -156,9 +184,6 @@ class Leaving:
     def _dismissing(self) -> Iterator[None]:
         yield from self._streams.dismiss("dispatch")
         yield from self._streams.dismiss("publish")
-
-    def _answered(self) -> None:
-        self.look(is_late=False)
 
     def _enter(self, stage: LeavingStage) -> None:
         self.stage, self._since = stage, self._clock()

@@ -148,6 +148,10 @@ class Requests:
         """The number of pending requests."""
         return len(self._under_way)
 
+    def is_any_after(self, request_id: int) -> bool:
+        """Return whether a client's request is pending that was made after the one with this id."""
+        return any(number > request_id and each.client_id is not None for number, each in self._under_way.items())
+
     @property
     def last_id(self) -> int:
         """The request id that was given last."""

@@ -163,6 +163,7 @@ class Streams:
         "_to_broker",
         "_to_client",
         "_vacated",
+        "_vacated_at",
         "_vacating",
         "connection",
         "refusals",
@@ -203,7 +204,7 @@ class Streams:
         """Producers that accept nothing more, as their client leaves."""
         self._vacated: dict[Stream, None] | None = None
         """Streams that the proxy closes at the broker because it drains; None before the first one."""
-        self._vacating = 0
+        self._vacating = self._vacated_at = 0
         """Number of those CLOSEs that the broker has not answered."""
 
     @staticmethod
@@ -569,11 +570,20 @@ class Streams:
 
     def awaits_answers(self) -> bool:
         """Return whether a request is without an answer."""
-        return self._requests.count > 0 or self.awaits_coordinator()
+        return self._requests.count > 0 or self._requests.of_transactions > 0
 
-    def awaits_coordinator(self) -> bool:
-        """Return whether a request about a transaction is without an answer."""
-        return self._requests.of_transactions > 0
+    def awaits_late_answers(self) -> bool:
+        """Return whether a request is without an answer that has come since the first stream was vacated."""
+        return self._requests.of_transactions > 0 or self._requests.is_any_after(self._vacated_at)
+
+    def has_newcomers(self) -> bool:
+        """Return whether there are streams that have been opened since the first one was vacated."""
+        paths, vacated = (self._to_broker, self._to_client), self._vacated or {}
+        return any(
+            stream.is_open and stream not in self._opening and stream not in self._closing and stream not in vacated
+            for path in paths
+            for stream in path.streams.values()
+        )
 
     def stop_holding(self, until: int) -> Iterator[None]:
         """Drop what comes from now on of producers that hold entries, the first of which had come by then.
@@ -601,7 +611,8 @@ class Streams:
         """
         path = self._to_broker if direction == "publish" else self._to_client
         path.abandon()
-        self._vacated = self._vacated or {}
+        if self._vacated is None:
+            self._vacated, self._vacated_at = {}, self._requests.last_id
         for stream in list(path.streams.values()):
             if stream.is_open and stream not in self._opening and stream not in self._vacated:
                 self._vacate(stream, answered)

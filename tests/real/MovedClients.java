@@ -10,6 +10,7 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import org.apache.pulsar.client.api.BatcherBuilder;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
@@ -26,11 +27,13 @@ import org.apache.pulsar.client.api.transaction.Transaction;
  * the last line {@code begin} of the input. The clients' own log goes to the output as well.
  *
  * <p>Arguments: service URL, begin of the topics' names, milliseconds between two messages of a topic, topics of one
- * client, and the kind of each topic: a type of subscription, {@code Reader}, {@code Chunks} or {@code Transactions}.
+ * client, and the kind of each topic: a type of subscription, {@code Reader}, {@code Chunks} or {@code Transactions}. A
+ * subscription that may have several consumers has two. Order is that of each key, but for Shared, which has none.
  */
 public class MovedClients {
 
     private static final int CHUNK = 1000;
+    private static final int KEYS = 8;
     private static final AtomicInteger FAILED = new AtomicInteger();
     private static final AtomicLong LONGEST = new AtomicLong();
 
@@ -72,7 +75,7 @@ public class MovedClients {
         Runtime.getRuntime().halt(0);
     }
 
-    /** A producer, and a consumer or a reader; each message that comes is acknowledged at once. */
+    /** A producer, and its consumers or a reader; each message that comes is acknowledged at once. */
     private static final class One {
 
         private final PulsarClient client;
@@ -82,7 +85,7 @@ public class MovedClients {
         private final List<CompletableFuture<?>> receipts = new ArrayList<>();
         private CompletableFuture<?> before = CompletableFuture.completedFuture(null);
         private int sent;
-        private int last = -1;
+        private final int[] last = new int[KEYS];
         private int twice;
         private int disordered;
 
@@ -96,12 +99,16 @@ public class MovedClients {
             } else {
                 boolean isType = !isTransactional && !kind.equals("Chunks");
                 SubscriptionType type = isType ? SubscriptionType.valueOf(kind) : SubscriptionType.Exclusive;
-                client.newConsumer().topic(topic).subscriptionName("s").subscriptionType(type)
-                        .messageListener(this::received).subscribe();
+                for (int consumer = type == SubscriptionType.Exclusive ? 1 : 0; consumer < 2; consumer++) {
+                    client.newConsumer().topic(topic).subscriptionName("s").subscriptionType(type)
+                            .messageListener(this::received).subscribe();
+                }
             }
-            ProducerBuilder<byte[]> builder = client.newProducer().topic(topic).sendTimeout(0, TimeUnit.SECONDS);
+            ProducerBuilder<byte[]> builder = client.newProducer().topic(topic);
             if (kind.equals("Chunks")) {
                 builder.enableBatching(false).enableChunking(true).chunkMaxMessageSize(CHUNK);
+            } else if (kind.equals("Key_Shared")) {
+                builder.batcherBuilder(BatcherBuilder.KEY_BASED);
             }
             producer = builder.create();
         }
@@ -113,22 +120,24 @@ public class MovedClients {
 
         private synchronized void take(Message<byte[]> message) {
             int number = ByteBuffer.wrap(message.getData()).getInt();
+            int key = number % KEYS;
             if (!got.add(number)) {
                 twice++;
-            } else if (number < last) {
+            } else if (number < last[key] && !kind.equals("Shared")) {
                 disordered++;
             }
-            last = Math.max(last, number);
+            last[key] = Math.max(last[key], number);
             notifyAll();
         }
 
         private void send() {
+            String key = "k" + sent % KEYS;
             byte[] content = ByteBuffer.allocate(kind.equals("Chunks") ? 3 * CHUNK : 4).putInt(sent++).array();
             if (kind.equals("Transactions")) {
                 before = before.thenCompose(nothing -> inTransaction(content));  // one after the other
                 receipts.add(before);
             } else {
-                receipts.add(counted(producer.newMessage().key("k").value(content).sendAsync()));
+                receipts.add(counted(producer.newMessage().key(key).value(content).sendAsync()));
             }
         }
 

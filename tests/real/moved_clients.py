@@ -12,15 +12,18 @@ from tests.real.java_programs import java_program
 from tests.real.publishers import go_program
 
 KINDS = ("Exclusive", "Shared", "Failover", "Key_Shared", "Reader", "Chunks", "Transactions")
-"""The kinds of topics of the program in Java."""
+"""The kinds of topics: types of subscriptions, and others."""
+STREAMS = {kind: 3 if kind in KINDS[1:4] else 2 for kind in KINDS}
+"""The number of producers and consumers of a topic of each kind."""
 _OVER_INFO = re.compile(r"\b(WARN|ERROR|level=(?:warning|error))\b")
 _OF_UNLOADS = re.compile(
-    r'msg="(Connection was closed|receive \d+ messages , all filtered)"'
+    r'msg="(Connection was closed|receive \d+ messages , all filtered|Consumer not found while active consumer change)"'
+    r'|msg="\[\w+\] \[s\] Receive a duplicated chunk '
     r'|msg="Failed to write on connection" error="write tcp \S+: use of closed network connection"'
 )
-"""The Go client's warnings about producers that are closed, and about messages that it has acknowledged and gets once
-more, as it says them when the broker itself unloads a topic; and, seldom, of a write on a connection that it has just
-closed itself."""
+"""The Go client's warnings about producers that are closed, about messages and chunks that it has acknowledged and gets
+once more, and about its own consumers, which it knows only after the broker's first word on them, as it says them when
+the broker itself unloads a topic; and, seldom, of a write on a connection that it has just closed itself."""
 
 
 class MovedClients:
@@ -85,16 +88,14 @@ def moved_clients(
         language: `java` or `go`.
         url: The service URL.
         output: A file for what it prints; its name begins the names of the topics.
-        kinds: A topic of each kind; in Go all are Exclusive.
+        kinds: A topic of each kind.
         of_client: Topics of one client.
         pause_ms: Between two messages of a topic.
     """
     command = [str(go_program("moved"))] if language == "go" else java_program("MovedClients")
     topics = f"persistent://public/default/moved-{output.parent.name}-{output.stem}-"
     numbers = [str(pause_ms), str(of_client)]
-    program = MovedClients(
-        [*command, url, topics, *numbers, *([str(len(kinds))] if language == "go" else kinds)], output
-    )
+    program = MovedClients([*command, url, topics, *numbers, *kinds], output)
     try:
         program.wait_ready()
         yield program

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,14 @@ class SluiceProcess:
         except BaseException:
             process.kill()
             raise
+
+    def started_again(self, env: dict[str, str] | None = None) -> "SluiceProcess":
+        """Start the same command once more, as it has ended, and return it when it is ready."""
+        before = self.process
+        assert before is not None
+        again = replace(self, process=TetheredProcess(before.command, before.log_path.with_suffix(".2.log"), env))
+        again.wait_ready()
+        return again
 
     def stop(self) -> None:
         """End it as an operator would. It had nothing to complain about, and the report can read its log."""

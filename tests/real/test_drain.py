@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from loadgen.real.process import wait_until
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing, wait_for_more
-from tests.real.moved_clients import KINDS, moved_clients
+from tests.real.moved_clients import KINDS, STREAMS, moved_clients
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import OPERATION_S, digest, digests, open_sender, quiet_client, read_all
 from tests.waiting import wait_for
@@ -87,7 +87,7 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
         kinds = [pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover, pulsar.ConsumerType.Exclusive]
         readers = [Acknowledger(client, topic, kind) for topic, kind in zip(TOPICS[1:], kinds, strict=True)]
         senders = [
-            open_sender(client, topic, f"{topic[-7:]}-{number}", send_timeout_millis=0)
+            open_sender(client, topic, f"{topic[-7:]}-{number}")
             for topic in TOPICS
             for number in range(2)
         ]
@@ -122,28 +122,72 @@ def broker_with_transactions(
         yield broker
 
 
-@pytest.mark.parametrize("language", ["java", pytest.param("go", marks=NEEDS_GO)])
-def test_clients_of_other_languages_notice_no_drain(
-    broker_with_transactions: StandaloneBroker, tmp_path: Path, language: str
-) -> None:
-    with two_proxies(tmp_path, broker_with_transactions) as (first, second):
-        addresses = [each.service_url.removeprefix("pulsar://") for each in (first, second)]
-        if language == "go":  # else each of its streams would use one of the two alone (docs/operating.md)
-            addresses = [each for each in addresses for _ in range(2)]
-        kinds = KINDS[:4] if language == "go" else KINDS
-        with moved_clients(language, f"pulsar://{','.join(addresses)}", tmp_path / "clients.txt", kinds) as program:
-            busy, other = sorted((first, second), key=stream_count, reverse=True)
-            assert stream_count(busy)
-            log = drain(busy)
-            troubles = program.troubles()  # a client that looks up later finds the first address closed
-            wait_for(lambda: stream_count(other) >= 2 * len(kinds))
-            found = program.end()
-    assert '"outcome": "moved"' in log, log
+def check_unnoticed(language: str, url: str, output: Path, leave: Callable[[], SluiceProcess]) -> None:
+    """Have clients of another language before proxies that leave.
+
+    Args:
+        language: Of the clients.
+        url: Their service URL.
+        output: A file for what they print.
+        leave: Does it, one after the other, and returns the proxy that all clients have in the end.
+    """
+    with moved_clients(language, url, output) as program:
+        last = leave()
+        wait_for(lambda: stream_count(last) >= sum(map(STREAMS.get, KINDS)), told=program.printed)
+        found = program.end()
+        troubles = program.troubles()
     assert troubles == []
     assert found["sent"] > 100
     assert {name: found[name] for name in ("failed", "lacking", "disordered")} == dict.fromkeys(
         ("failed", "lacking", "disordered"), 0
     ), found
+
+
+LANGUAGES = pytest.mark.parametrize("language", ["java", pytest.param("go", marks=NEEDS_GO)])
+
+
+@LANGUAGES
+def test_clients_of_other_languages_notice_no_rolling_restart(
+    broker_with_transactions: StandaloneBroker, tmp_path: Path, language: str
+) -> None:
+    """Of two proxies in the service URL each drains and starts again, one after the other."""
+    with two_proxies(tmp_path, broker_with_transactions) as both, ExitStack() as started:
+        addresses = [each.service_url.removeprefix("pulsar://") for each in both]
+        if language == "go":  # else each of its streams would use one of the two alone (docs/operating.md)
+            addresses = [each for each in addresses for _ in range(2)]
+
+        def roll() -> SluiceProcess:
+            busy, other = sorted(both, key=stream_count, reverse=True)
+            assert stream_count(busy)
+            for each in (busy, other):
+                log = drain(each)
+                assert '"outcome": "moved"' in log, log
+                again = each.started_again(DRAIN)
+                assert again.process is not None
+                started.callback(again.process.kill)
+            return busy
+
+        check_unnoticed(language, f"pulsar://{','.join(addresses)}", tmp_path / "clients.txt", roll)
+
+
+@LANGUAGES
+def test_clients_of_other_languages_notice_no_takeover(
+    broker_with_transactions: StandaloneBroker, tmp_path: Path, language: str
+) -> None:
+    config = {"proxy_id": "alone", "drain": {"state": str(tmp_path / "state")}}
+    sluice = start_sluice(tmp_path, broker_with_transactions.service_url, config, env=DRAIN)
+    process = sluice.process
+    assert process is not None
+
+    def take_over() -> SluiceProcess:
+        os.kill(process.pid, signal.SIGUSR2)
+        wait_for(lambda: _has_line(process.log_path, "takeover is over", 1), 60, process.last_lines)
+        return sluice
+
+    try:
+        check_unnoticed(language, sluice.service_url, tmp_path / "clients.txt", take_over)
+    finally:
+        process.kill()
 
 
 LIMIT, BURST, RESTARTS = 40, 4, 2
@@ -170,7 +214,7 @@ def test_clients_go_on_while_a_process_is_taken_over(real_broker: StandaloneBrok
         begun = time.monotonic()
         at_broker = Acknowledger(direct, topics[0], pulsar.ConsumerType.Exclusive)
         senders = [
-            open_sender(client, topic, f"{topic[-7:]}-{number}", send_timeout_millis=0)
+            open_sender(client, topic, f"{topic[-7:]}-{number}")
             for topic in topics
             for number in range(2)
         ]

@@ -12,7 +12,7 @@ from protocol.pulsar_pb2 import (
     CommandCloseProducer,
     CommandGetLastMessageId,
 )
-from proxy.session.leaving import CONSUMERS_NS, PRODUCERS_NS, REQUESTS_NS
+from proxy.session.leaving import CONSUMERS_NS, COORDINATOR_NS, PRODUCERS_NS, REQUESTS_NS
 from proxy.session.session import GREETING_NS
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World, consumer, publisher
 from tests.proxy.wire import (
@@ -293,8 +293,39 @@ def test_producer_that_its_client_closes_gets_no_close(world: World) -> None:
     closes = broker.heard()
     client >> close_producer(2)
     broker << "CLOSE_PRODUCER"
+    broker >> [*(success(body(frame).request_id) for frame in closes), success(202)]
+    client << [success(202), closed_producer()]
+
+
+def test_producer_opened_while_its_client_leaves_leaves_too(world: World) -> None:
+    """A request that no answer comes to some clients take for an error, and the broker would have the producer."""
+    client, broker = publisher(world)
+    leave(world)
+    closes = broker.heard()
+    client >> producer(2, OTHER_TOPIC)
+    broker << "PRODUCER"
     broker >> [success(body(frame).request_id) for frame in closes]
+    leave(world)
+    client << NOTHING
+    broker >> producer_success(producer_id=2)
+    client << producer_success(producer_id=2)
+    leave(world)
+    assert answer_closes(broker) == ["CLOSE_PRODUCER"]
+    leave(world)
+    assert client.heard_names() == ["CLOSE_PRODUCER", "CLOSE_PRODUCER"]
+    assert client.transport.is_eof_sent
+
+
+def test_request_without_answer_delays_the_end_for_a_second(world: World) -> None:
+    client, broker = publisher(world)
+    leave(world)
+    closes = broker.heard()
+    client >> producer(2, OTHER_TOPIC)
+    broker >> [success(body(frame).request_id) for frame in closes]
+    world.advance(REQUESTS_NS / 1e9)
+    leave(world)
     client << closed_producer()
+    assert client.transport.is_eof_sent
 
 
 def test_idle_client_leaves_at_once_and_one_that_greets_soon(world: World) -> None:
@@ -331,12 +362,29 @@ def test_end_of_a_transaction_is_awaited(world: World) -> None:
     client << closed_producer()
 
 
-def test_end_of_a_transaction_while_consumers_leave_is_left_to_the_client(world: World) -> None:
+def test_end_of_a_transaction_while_consumers_leave_is_awaited(world: World) -> None:
+    """The client leaves when the answer has gone to it, without a further look."""
     client, broker = consumer(world)
     leave(world)
     client >> END
-    assert answer_closes(broker) == ["CLOSE_CONSUMER"]
-    client << closed_consumer()
+    assert answer_closes(broker) == ["CLOSE_CONSUMER", "END_TXN"]
+    client << NOTHING
+    broker >> ENDED
+    world.advance(0)
+    client << ["END_TXN_RESPONSE", closed_consumer()]
+
+
+def test_transactions_without_a_pause_are_left_to_the_client(world: World) -> None:
+    client, broker = consumer(world)
+    leave(world)
+    client >> END
+    assert answer_closes(broker) == ["CLOSE_CONSUMER", "END_TXN"]
+    world.advance(COORDINATOR_NS / 1e9)
+    client >> END
+    broker << NOTHING
+    broker >> ENDED
+    world.advance(0)
+    client << ["END_TXN_RESPONSE", closed_consumer()]
 
 
 def test_end_of_a_transaction_is_awaited_when_producers_have_left(world: World) -> None:

@@ -5,23 +5,25 @@ from itertools import product
 
 import pytest
 
-from proxy.session.leaving import CONSUMERS_NS, LONG_NS, PRODUCERS_NS, REQUESTS_NS, Leaving, LeavingStage
+from proxy.session.leaving import CONSUMERS_NS, LONG_NS, MOST_ROUNDS, PRODUCERS_NS, REQUESTS_NS, Leaving, LeavingStage
 
 STEP_NS = 20_000_000
 LATE = 400
 """The look from which on held entries are awaited no more."""
-MOST = LATE + (PRODUCERS_NS + max(CONSUMERS_NS, REQUESTS_NS)) // STEP_NS + 10
+MOST = LATE + MOST_ROUNDS * (PRODUCERS_NS + max(CONSUMERS_NS, REQUESTS_NS)) // STEP_NS + 10
 
 
 class ModelStreams:
     """Streams whose held entries, requests and closes take so many looks; -1: for ever.
 
+    Further ones are opened so many times.
+
     Attributes:
         happened: Each thing that was done, in its order.
     """
 
-    def __init__(self, held: int, requests: int, producers: int, consumers: int) -> None:
-        self.held, self.requests = held, requests
+    def __init__(self, held: int, requests: int, producers: int, consumers: int, newcomers: int) -> None:
+        self.held, self.requests, self.newcomers = held, requests, newcomers
         self.takes = {"publish": producers, "dispatch": consumers}
         self.happened: list[str] = []
         self._closing: list[tuple[int, Callable[[], None]]] = []
@@ -49,8 +51,12 @@ class ModelStreams:
     def awaits_answers(self) -> bool:
         return self.requests < 0 or self.looks < self.requests
 
-    def awaits_coordinator(self) -> bool:
+    def awaits_late_answers(self) -> bool:
         return self.awaits_answers()
+
+    def has_newcomers(self) -> bool:
+        self.newcomers -= 1
+        return self.newcomers >= 0
 
     def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
         drops = direction == "publish" and self.holds_published()
@@ -91,7 +97,8 @@ class Later:
             at_once(units, then)
 
 
-IN_ORDER = ["vacate publish", "vacate dispatch", "dismiss dispatch", "dismiss publish", "go"]
+CLOSED = ["vacate publish", "vacate dispatch"]
+IN_ORDER = ["dismiss dispatch", "dismiss publish", "go"]
 
 
 def way_out(streams: ModelStreams, *, in_turns: bool) -> None:
@@ -112,11 +119,12 @@ def way_out(streams: ModelStreams, *, in_turns: bool) -> None:
 
 @pytest.mark.parametrize("form", ["at once", "in turns"])
 def test_every_way_out_ends_in_order(form: str) -> None:
-    for held, requests, producers, consumers in product((0, 1, 3, LATE + 5, -1), (0, 2, -1), (0, 1, 4, -1), (0, 1, -1)):
-        streams = ModelStreams(held, requests, producers, consumers)
+    ways = product((0, 1, 3, LATE + 5, -1), (0, 2, -1), (0, 1, 4, -1), (0, 1, -1), (0, 1, MOST_ROUNDS + 2))
+    for held, requests, producers, consumers, newcomers in ways:
+        streams = ModelStreams(held, requests, producers, consumers, newcomers)
         way_out(streams, in_turns=form == "in turns")
         done = [each.removesuffix(" with held") for each in streams.happened if each != "answered"]
-        assert done == IN_ORDER
+        assert done == CLOSED * min(MOST_ROUNDS, 1 + newcomers) + IN_ORDER
         fits, is_dropped = 0 <= held < LATE, "vacate publish with held" in streams.happened
         assert is_dropped is not fits, "held entries that fit are awaited"
         if producers > 0:

@@ -3,7 +3,8 @@
 // last line "begin" of the input. The clients' own lines above INFO go to the output as well.
 //
 // Arguments: service URL, begin of the topics' names, milliseconds between two messages of a topic, topics of one client,
-// number of topics.
+// and the kind of each topic: a type of subscription, "Reader", "Chunks" or "Transactions". A subscription that may have
+// several consumers has two. Order is that of each key, but for Shared, which has none.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,28 +23,37 @@ import (
 	"github.com/sirupsen/logrus"
 )
 
+const (
+	chunk = 1000
+	keys  = 8
+)
+
+var types = map[string]pulsar.SubscriptionType{
+	"Shared": pulsar.Shared, "Failover": pulsar.Failover, "Key_Shared": pulsar.KeyShared,
+}
+
 func main() {
-	pauseMs, ofClient, count := number(os.Args[3]), number(os.Args[4]), number(os.Args[5])
+	pauseMs, ofClient, kinds := number(os.Args[3]), number(os.Args[4]), os.Args[5:]
+	count := len(kinds)
 	lines := logrus.New()
 	lines.SetOutput(os.Stdout)
 	lines.SetLevel(logrus.WarnLevel)
-	var producers []pulsar.Producer
+	var senders []sender
 	var arrivals []*arrived
 	var client pulsar.Client
-	for index := range count {
+	for index, kind := range kinds {
 		if index%ofClient == 0 {
 			var err error
-			client, err = pulsar.NewClient(pulsar.ClientOptions{URL: os.Args[1], Logger: log.NewLoggerWithLogrus(lines)})
+			client, err = pulsar.NewClient(pulsar.ClientOptions{
+				URL: os.Args[1], Logger: log.NewLoggerWithLogrus(lines), EnableTransaction: kind == "Transactions",
+			})
 			check(err)
 		}
 		topic := os.Args[2] + strconv.Itoa(index)
-		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "s"})
-		check(err)
-		producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, SendTimeout: -1})
-		check(err)
-		producers = append(producers, producer)
-		arrivals = append(arrivals, &arrived{got: map[int]bool{}, last: -1})
-		go arrivals[index].take(consumer)
+		all := &arrived{got: map[int]bool{}, isOrdered: kind != "Shared"}
+		all.open(client, topic, kind)
+		arrivals = append(arrivals, all)
+		senders = append(senders, newSender(client, topic, kind))
 	}
 	fmt.Println("ready")
 	isOver := make(chan bool)
@@ -59,23 +70,22 @@ func main() {
 	var open sync.WaitGroup
 	rounds := 0
 	for isOn := true; isOn; rounds++ {
-		for _, producer := range producers {
+		for _, send := range senders {
 			open.Add(1)
 			sentAt := time.Now()
-			message := pulsar.ProducerMessage{Payload: []byte(strconv.Itoa(rounds))}
-			producer.SendAsync(context.Background(), &message,
-				func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
-					if err != nil {
-						failed.Add(1)
+			send(rounds, func(err error) {
+				if err != nil {
+					fmt.Println(err)
+					failed.Add(1)
+				}
+				for took := time.Since(sentAt).Milliseconds(); ; {
+					most := longest.Load()
+					if took <= most || longest.CompareAndSwap(most, took) {
+						break
 					}
-					for took := time.Since(sentAt).Milliseconds(); ; {
-						most := longest.Load()
-						if took <= most || longest.CompareAndSwap(most, took) {
-							break
-						}
-					}
-					open.Done()
-				})
+				}
+				open.Done()
+			})
 			time.Sleep(time.Duration(pauseMs) * time.Millisecond / time.Duration(count))
 		}
 		select {
@@ -95,29 +105,105 @@ func main() {
 		"disordered", disordered, "longest", longest.Load())
 }
 
-// The numbers that one consumer got, each acknowledged at once.
-type arrived struct {
-	lock                    sync.Mutex
-	got                     map[int]bool
-	last, twice, disordered int
+// Sends a number, and calls a function with what became of it.
+type sender func(number int, done func(error))
+
+func newSender(client pulsar.Client, topic, kind string) sender {
+	options := pulsar.ProducerOptions{Topic: topic}
+	switch kind {
+	case "Chunks":
+		options.DisableBatching, options.EnableChunking, options.ChunkMaxMessageSize = true, true, chunk
+	case "Key_Shared":
+		options.BatcherBuilderType = pulsar.KeyBasedBatchBuilder
+	}
+	producer, err := client.CreateProducer(options)
+	check(err)
+	message := func(number int) *pulsar.ProducerMessage {
+		content := []byte(strconv.Itoa(number))
+		if kind == "Chunks" {
+			content = append(content, make([]byte, 3*chunk)...)
+		}
+		return &pulsar.ProducerMessage{Payload: content, Key: strconv.Itoa(number % keys)}
+	}
+	if kind != "Transactions" {
+		return func(number int, done func(error)) {
+			producer.SendAsync(context.Background(), message(number),
+				func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { done(err) })
+		}
+	}
+	waiting := make(chan func(), 100_000)
+	go func() { // one after the other
+		for next := range waiting {
+			next()
+		}
+	}()
+	return func(number int, done func(error)) {
+		waiting <- func() {
+			transaction, err := client.NewTransaction(time.Minute)
+			if err == nil {
+				of := message(number)
+				of.Transaction = transaction
+				if _, err = producer.Send(context.Background(), of); err == nil {
+					err = transaction.Commit(context.Background())
+				}
+			}
+			done(err)
+		}
+	}
 }
 
-func (all *arrived) take(consumer pulsar.Consumer) {
-	for {
-		message, err := consumer.Receive(context.Background())
+// The numbers that the consumers of a topic got, each acknowledged at once.
+type arrived struct {
+	lock              sync.Mutex
+	got               map[int]bool
+	last              [keys]int
+	isOrdered         bool
+	twice, disordered int
+}
+
+func (all *arrived) open(client pulsar.Client, topic, kind string) {
+	if kind == "Reader" {
+		reader, err := client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: pulsar.EarliestMessageID()})
 		check(err)
-		check(consumer.Ack(message))
-		one := number(string(message.Payload()))
-		all.lock.Lock()
-		if all.got[one] {
-			all.twice++
-		} else if one < all.last {
-			all.disordered++
-		}
-		all.got[one] = true
-		all.last = max(all.last, one)
-		all.lock.Unlock()
+		go func() {
+			for {
+				message, err := reader.Next(context.Background())
+				check(err)
+				all.take(message)
+			}
+		}()
+		return
 	}
+	count := 1
+	if types[kind] != pulsar.Exclusive {
+		count = 2
+	}
+	for range count {
+		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "s", Type: types[kind]})
+		check(err)
+		go func() {
+			for {
+				message, err := consumer.Receive(context.Background())
+				check(err)
+				check(consumer.Ack(message))
+				all.take(message)
+			}
+		}()
+	}
+}
+
+func (all *arrived) take(message pulsar.Message) {
+	one := number(strings.TrimRight(string(message.Payload()), "\x00"))
+	all.lock.Lock()
+	defer all.lock.Unlock()
+	last := &all.last[one%keys]
+	if all.got[one] {
+		all.twice++
+	} else if one < *last && all.isOrdered {
+		all.disordered++
+	}
+	all.got[one] = true
+	*last = max(*last, one)
 }
 
 func (all *arrived) awaited(count int) int {
