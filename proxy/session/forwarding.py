@@ -202,7 +202,13 @@ class Forwarding:
     def leave(self, go: Callable[[], None], *, is_late: bool) -> None:
         """Begin or continue to take the client out of a process that drains; `go` ends its connection."""
         if self._leaving is None:
-            self._leaving = Leaving(self._streams, partial(self._slices.run, _ENDINGS), self._clock, go)
+
+            def dismiss(closes: bytes) -> None:
+                if closes:
+                    self.to_client.writer.insert(closes)
+                go()
+
+            self._leaving = Leaving(self._streams, partial(self._slices.run, _ENDINGS), self._clock, dismiss)
         self._leaving.look(is_late=is_late)
 
     def half_close(self, finish: Callable[[], None]) -> None:

@@ -85,8 +85,8 @@ class LeavingStreams(Protocol):
     def is_vacated(self) -> bool:
         """Return whether the broker has answered each of these CLOSEs."""
 
-    def dismiss(self, direction: str) -> Iterator[None]:
-        """Send the client the CLOSE of each vacated stream of a direction."""
+    def dismissals(self, direction: str) -> Iterator[bytes]:
+        """Yield the CLOSE for the client of each vacated stream of a direction."""
 
 
 class Leaving:
@@ -96,7 +96,7 @@ class Leaving:
         streams: The client's producers and consumers.
         in_slices: Does the steps of an iterator, perhaps in later turns of the loop, and calls a function then.
         clock: Monotonic nanoseconds.
-        go: Ends the connection.
+        go: Sends the client its last frames, and ends the connection, in one turn of the loop.
 
     Attributes:
         stage: The present step.
@@ -109,7 +109,7 @@ class Leaving:
         streams: LeavingStreams,
         in_slices: Callable[[Iterator[None], Callable[[], None]], None],
         clock: Callable[[], int],
-        go: Callable[[], None],
+        go: Callable[[bytes], None],
     ) -> None:
         self.stage = LeavingStage.SETTLING
         self._streams = streams
@@ -179,11 +179,15 @@ class Leaving:
             self._work(streams.vacate("dispatch", self.look_on), self.look_on)
         else:
             self._enter(LeavingStage.GONE)
-            self._work(self._dismissing(), self._go)
+            closes: list[bytes] = []
+            # Some clients open a stream again as soon as it is closed, and would do so on this connection.
+            self._work(self._dismissing(closes), lambda: self._go(b"".join(closes)))
 
-    def _dismissing(self) -> Iterator[None]:
-        yield from self._streams.dismiss("dispatch")
-        yield from self._streams.dismiss("publish")
+    def _dismissing(self, closes: list[bytes]) -> Iterator[None]:
+        for direction in ("dispatch", "publish"):
+            for close in self._streams.dismissals(direction):
+                closes.append(close)
+                yield
 
     def _enter(self, stage: LeavingStage) -> None:
         self.stage, self._since = stage, self._clock()

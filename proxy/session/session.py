@@ -699,6 +699,8 @@ class Session(TransportOwner):
         moved = self._engine.counters.drain_moved
         moved["connections"] += 1
         moved["streams"] += self.stream_count()
+        if self._has_plain_end():  # at once: other sessions may end before this one has its turn
+            self.client.end(self._patience(CloseReason.DRAINED))
         self.finish(SessionEnd(CloseReason.DRAINED))
 
     def shut_down(self) -> None:

@@ -635,12 +635,11 @@ class Streams:
         """Return whether the broker has answered each CLOSE of a stream that is vacated."""
         return self._vacating == 0
 
-    def dismiss(self, direction: str) -> Iterator[None]:
-        """Send the client the CLOSE of each vacated stream of a direction, one in each step."""
+    def dismissals(self, direction: str) -> Iterator[bytes]:
+        """Yield the CLOSE for the client of each vacated stream of a direction."""
         for stream in list(self._vacated or {}):
             if stream.name.direction == direction and stream.is_open and stream not in self._closing:
-                self._reply(close_frame(stream.name))
-                yield
+                yield close_frame(stream.name)
 
     def ending(self) -> Iterator[None]:
         """Close all streams, one in each step.

@@ -71,9 +71,8 @@ class ModelStreams:
     def is_vacated(self) -> bool:
         return not self._closing
 
-    def dismiss(self, direction: str) -> Iterator[None]:
-        self.happened.append(f"dismiss {direction}")
-        yield
+    def dismissals(self, direction: str) -> Iterator[bytes]:
+        yield direction[:1].encode()
 
 
 def at_once(units: Iterator[None], then: Callable[[], None]) -> None:
@@ -98,7 +97,6 @@ class Later:
 
 
 CLOSED = ["vacate publish", "vacate dispatch"]
-IN_ORDER = ["dismiss dispatch", "dismiss publish", "go"]
 
 
 def way_out(streams: ModelStreams, *, in_turns: bool) -> None:
@@ -108,7 +106,10 @@ def way_out(streams: ModelStreams, *, in_turns: bool) -> None:
     def clock() -> int:
         return streams.looks * STEP_NS
 
-    leaving = Leaving(streams, later if in_turns else at_once, clock, lambda: streams.happened.append("go"))
+    def go(closes: bytes) -> None:
+        streams.happened.append(f"go {closes.decode()}")
+
+    leaving = Leaving(streams, later if in_turns else at_once, clock, go)
     while leaving.stage is not LeavingStage.GONE or later.waiting:
         leaving.look(is_late=streams.looks >= LATE)
         later.turn()
@@ -124,7 +125,7 @@ def test_every_way_out_ends_in_order(form: str) -> None:
         streams = ModelStreams(held, requests, producers, consumers, newcomers)
         way_out(streams, in_turns=form == "in turns")
         done = [each.removesuffix(" with held") for each in streams.happened if each != "answered"]
-        assert done == CLOSED * min(MOST_ROUNDS, 1 + newcomers) + IN_ORDER
+        assert done == [*CLOSED * min(MOST_ROUNDS, 1 + newcomers), "go dp"]
         fits, is_dropped = 0 <= held < LATE, "vacate publish with held" in streams.happened
         assert is_dropped is not fits, "held entries that fit are awaited"
         if producers > 0:

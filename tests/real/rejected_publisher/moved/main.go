@@ -38,6 +38,7 @@ func main() {
 	lines := logrus.New()
 	lines.SetOutput(os.Stdout)
 	lines.SetLevel(logrus.WarnLevel)
+	lines.SetFormatter(&logrus.TextFormatter{TimestampFormat: time.RFC3339Nano})
 	var senders []sender
 	var arrivals []*arrived
 	var client pulsar.Client
