@@ -37,7 +37,7 @@ from bench.harness import BAD_INPUT, CANNOT_START, BenchError, Figure, Found, Go
 from loadgen.real.jars import VERSION, available
 from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready, wait_until
 from loadgen.real.standalone import StandaloneBroker
-from tests.real.moved_clients import moved_clients
+from tests.real.moved_clients import moved_clients, service_url
 from tests.real.sluice_process import SluiceProcess, start_sluice
 
 NAME: Final = "leaving"
@@ -400,9 +400,7 @@ def _noticed_by_program(
 ) -> Sample:
     """Have a program in another language in the place of the crowd."""
     size = scene.size
-    # Each stream of the Go client would use every second address alone.
-    each_address = [address for address in addresses for _ in range(2 if scene.language == GO else 1)]
-    url, kinds = f"pulsar://{','.join(each_address)}", ["Exclusive"] * (size.streams // 2)
+    url, kinds = service_url(scene.language, addresses), ["Exclusive"] * (size.streams // 2)
     of_client, pause_ms = len(kinds) // size.connections, round(size.period_s * 1e3)
     with ExitStack() as opened:
         output = scene.folder / "clients.txt"

@@ -258,15 +258,14 @@ def retire(folder: Path, proxy_id: str, processes: int) -> list[str]:
     """
     own = {proxy_id} if processes == 1 else {f"{proxy_id}-{index}" for index in range(processes)}
     family, removed = re.compile(rf"({re.escape(proxy_id)}(?:-\d+)?)\.limits"), list[str]()
-    for name in sorted(os.listdir(folder)) if folder.is_dir() else ():
-        named = family.fullmatch(name)
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        named = family.fullmatch(path.name)
         if named and named[1] not in own:
-            path = folder / name
             with _locked(path):
                 head = _head_of(path)
                 if head is not None and head.left is not None:
                     path.unlink()
-                    removed.append(name)
+                    removed.append(path.name)
     return removed
 
 

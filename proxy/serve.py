@@ -109,7 +109,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
             log.warning("the system refuses the configured scheduling", scheduling=config.scheduling, error=problem)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, _end_at_once, proxy)
-        loop.add_signal_handler(signal.SIGTERM, _terminate, proxy, parent is not None)
+        loop.add_signal_handler(signal.SIGTERM, partial(_terminate, proxy, has_parent=parent is not None))
         loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
         loop.add_signal_handler(
             signal.SIGUSR2,
@@ -140,7 +140,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
     log.info("ended")
 
 
-def _terminate(proxy: Proxy, has_parent: bool) -> None:
+def _terminate(proxy: Proxy, *, has_parent: bool) -> None:
     """Drain and end; a second SIGTERM ends at once, but for one of several processes.
 
     Its parent asks for a drain, and so may a service manager that signals each process of a group. The parent has a

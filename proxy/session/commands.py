@@ -97,7 +97,7 @@ TRANSACTION_REQUESTS = _OF_TRANSACTIONS | {
     BaseCommand.TC_CLIENT_CONNECT_REQUEST,
 }
 """Types of the requests to a transaction's coordinator. They must not be repeated: END_TXN fails the second time."""
-_TRANSACTION_ANSWERS = frozenset(
+TRANSACTION_ANSWERS = frozenset(
     {
         BaseCommand.NEW_TXN_RESPONSE,
         BaseCommand.ADD_PARTITION_TO_TXN_RESPONSE,
@@ -430,7 +430,7 @@ class BrokerCommands:
         handler = self._HANDLERS.get(kind)
         if handler is not None:
             return handler(self, read(command), frame)
-        if kind in _TRANSACTION_ANSWERS:
+        if kind in TRANSACTION_ANSWERS:
             self._requests.of_transactions = max(0, self._requests.of_transactions - 1)
         return frame
 

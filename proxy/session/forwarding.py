@@ -21,7 +21,7 @@ from proxy.budgets import Budget, Claim, Share
 from proxy.observe.connection import Connection
 from proxy.runtime import Tasks
 from proxy.session.blocking import SessionBlocks
-from proxy.session.commands import TRANSACTION_REQUESTS, BrokerCommands, ClientCommands
+from proxy.session.commands import TRANSACTION_ANSWERS, TRANSACTION_REQUESTS, BrokerCommands, ClientCommands
 from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
 from proxy.session.engine import Engine
 from proxy.session.identity import SessionIdentity
@@ -251,6 +251,7 @@ class Forwarding:
 
     def _is_too_late(self, kind: int, leaving: Leaving) -> bool:
         if kind in TRANSACTION_REQUESTS:
+            leaving.asks_coordinator()
             return leaving.ends_transactions_elsewhere
         return kind in _ABOUT_CONSUMERS and leaving.has_no_consumers
 
@@ -258,7 +259,8 @@ class Forwarding:
         if self._publishes is not None:
             self._publishes.hear(kind, command)
         if self._leaving is not None and self._leaving.has_no_consumers:  # the answer goes to the client first
-            asyncio.get_running_loop().call_soon(self._leaving.look_on)
+            is_of_transaction = kind in TRANSACTION_ANSWERS
+            asyncio.get_running_loop().call_soon(self._leaving.answered if is_of_transaction else self._leaving.look_on)
         return self._from_broker.handle(kind, command, frame)
 
     # ---- signs of life

@@ -12,7 +12,8 @@ and the client sends it again elsewhere. From the moment at which consumers are 
 them are dropped: they would get errors, and the client asks again where it goes on. Its other requests have to be
 answered before the connection ends, and the streams that it has opened meanwhile are closed like the first ones: some
 clients take a request without an answer for an error. A moment without an open request about a transaction is awaited
-as well. If none comes soon, further ones are dropped: the client would end a transaction twice.
+as well: of a client that ends one after the other, the moment of an answer, as its next request is under way soon
+after. If none comes soon, further ones are dropped: the client would end a transaction twice.
 
 Source: closeProducer of org.apache.pulsar.broker.service.ServerCnx, `connectionClosed` of ConnectionHandler.java
 """
@@ -39,6 +40,10 @@ CONSUMERS_NS: Final = NANOS_PER_SECOND // 20
 
 COORDINATOR_NS: Final = NANOS_PER_SECOND // 10
 """Time after which requests about transactions are dropped."""
+CALM_NS: Final = NANOS_PER_SECOND // 5
+"""Time without a request for a stream after which a client has opened all that it opens together."""
+PAUSE_NS: Final = NANOS_PER_SECOND // 20
+"""Time without a request about a transaction after which the client ends none after the other."""
 MOST_ROUNDS: Final = 3
 """How often streams are closed that a client has opened since."""
 
@@ -73,6 +78,9 @@ class LeavingStreams(Protocol):
     def awaits_answers(self) -> bool:
         """Return whether a request is without an answer."""
 
+    def asked_at(self) -> int:
+        """Return the time at which the client asked for a stream last."""
+
     def awaits_late_answers(self) -> bool:
         """Return whether a request is without an answer that has come since the first stream was vacated."""
 
@@ -102,7 +110,20 @@ class Leaving:
         stage: The present step.
     """
 
-    __slots__ = ("_clock", "_go", "_has_stopped_long", "_in_slices", "_is_at_work", "_is_late", "_rounds", "_since", "_streams", "stage")
+    __slots__ = (
+        "_clock",
+        "_go",
+        "_has_stopped_long",
+        "_in_slices",
+        "_is_answered",
+        "_is_at_work",
+        "_is_late",
+        "_rounds",
+        "_since",
+        "_streams",
+        "_transaction_at",
+        "stage",
+    )
 
     def __init__(
         self,
@@ -120,6 +141,9 @@ class Leaving:
         self._is_at_work = False
         self._is_late = False
         self._rounds = 0
+        self._transaction_at = -PAUSE_NS
+        """The time of the last request about a transaction, or of an answer to one, since the client began to leave."""
+        self._is_answered = False
         self._has_stopped_long = False
         """Whether producers were looked at that have held an entry from the first look on."""
 
@@ -132,6 +156,16 @@ class Leaving:
     def look_on(self) -> None:
         """Go on as far as possible, at a time between two looks."""
         self.look(is_late=False)
+
+    def asks_coordinator(self) -> None:
+        """Note a request about a transaction."""
+        self._transaction_at = self._clock()
+
+    def answered(self) -> None:
+        """Go on as far as possible, as an answer has just gone to the client."""
+        self._is_answered = True
+        self.look(is_late=False)
+        self._is_answered = False
 
     @property
     def has_no_consumers(self) -> bool:
@@ -155,11 +189,13 @@ class Leaving:
                 self._has_stopped_long = waited >= LONG_NS
                 self._work(streams.stop_holding(self._clock() - (0 if is_rest else LONG_NS)), _nothing)
                 return False
-            return waited >= self._requests_ns or not streams.awaits_answers()
+            is_calm = self._clock() - streams.asked_at() >= CALM_NS
+            return waited >= self._requests_ns or (is_calm and not streams.awaits_answers())
         if self.stage is LeavingStage.PRODUCERS:
             return waited >= PRODUCERS_NS or streams.is_vacated()
         if self.stage is LeavingStage.CONSUMERS:
-            is_asking = waited < self._requests_ns and streams.awaits_late_answers()
+            is_between = not self._is_answered and self._clock() - self._transaction_at < PAUSE_NS
+            is_asking = waited < self._requests_ns and (is_between or streams.awaits_late_answers())
             return not is_asking and (waited >= CONSUMERS_NS or streams.is_vacated())
         return False
 

@@ -149,6 +149,7 @@ class Streams:
 
     __slots__ = (
         "_admission",
+        "_asked_at",
         "_closing",
         "_drops_from",
         "_engine",
@@ -200,6 +201,7 @@ class Streams:
         """What `GivenUp` keeps; None before the first case, as few sessions have one."""
         self._drops_from: dict[Stream, int] | None = None
         """When a consumer's held entries may be dropped again for a redelivery; None before the first one."""
+        self._asked_at = -NANOS_PER_SECOND
         self._stopped: list[Stream] | None = None
         """Producers that accept nothing more, as their client leaves."""
         self._vacated: dict[Stream, None] | None = None
@@ -278,7 +280,8 @@ class Streams:
             raise RefusedError(TooManyRequests, TOO_MUCH_KEPT)
         path.streams[name.stream_id] = stream
         registry = self._engine.registry
-        registry.open(stream, topic, self._engine.clock(), client_of(name, self.connection))
+        self._asked_at = self._engine.clock()
+        registry.open(stream, topic, self._asked_at, client_of(name, self.connection))
         if is_dispatch:
             registry.meter(stream, partial(self._to_broker.grant, name.stream_id))
         return stream
@@ -571,6 +574,10 @@ class Streams:
     def awaits_answers(self) -> bool:
         """Return whether a request is without an answer."""
         return self._requests.count > 0 or self._requests.of_transactions > 0
+
+    def asked_at(self) -> int:
+        """Return the time at which the client asked for a stream last."""
+        return self._asked_at
 
     def awaits_late_answers(self) -> bool:
         """Return whether a request is without an answer that has come since the first stream was vacated."""

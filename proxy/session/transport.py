@@ -14,9 +14,10 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
-from os import write, writev
+from os import dup, write, writev
 from typing import Final, Protocol, cast
 
 from mypy_extensions import i64, mypyc_attr
@@ -404,6 +405,21 @@ class SocketWriter:
         size, self._gathered_size = self._gathered_size, 0
         if self._transport is not None:
             self._send(self._transport, parts if size >= _LONG_PART * len(parts) else [b"".join(parts)], size)
+
+    def end_at_once(self) -> None:
+        """Send the gathered bytes, and the end of this direction, in this turn of the loop if the kernel takes them.
+
+        The transport sends an end in the next turn: a peer might answer the last bytes meanwhile.
+        """
+        if self._descriptor < 0 or self.unsent():
+            return
+        parts, self._gathered = self._gathered, []
+        size, self._gathered_size = self._gathered_size, 0
+        if self._transport is not None and parts:
+            self._send(self._transport, [memoryview(b"".join(parts))], size)
+        if not self.unsent():
+            with suppress(OSError), socket.socket(fileno=dup(self._descriptor)) as same:
+                same.shutdown(socket.SHUT_WR)
 
     def _send(self, transport: asyncio.Transport, parts: list[Bytes], size: int) -> None:
         """Send the parts, `size` bytes in all; the transport keeps what the kernel does not take at once.
@@ -941,6 +957,7 @@ class PeerTransport(Throttled):
             return
         self._line.leave(self)
         self.receiver = None
+        self.writer.end_at_once()
         self.write_eof()
         self._abort_timer = asyncio.get_running_loop().call_later(patience, self._transport.abort)
         self._transport.resume_reading()

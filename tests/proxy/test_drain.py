@@ -191,6 +191,7 @@ def test_clients_that_all_come_back_leave_once(draining: Draining) -> None:
 
 def test_process_beside_others_on_its_port_listens_no_more(draining: Draining) -> None:
     client, broker = publisher(draining.world)
+    draining.advance(0.2)
     draining.world.loop.run(draining.service.begin, DrainCause.REPLACED)
     draining.advance(0.2, broker)
     assert not draining.server.listens

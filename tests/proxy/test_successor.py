@@ -44,7 +44,7 @@ async def before() -> AsyncIterator[Before]:
 async def test_process_that_hangs_while_it_drains_is_killed(before: Before, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "SILENT_S", 0.01)
     await before.open()
-    serving = asyncio.create_task(before.successor.serves())
+    serving = asyncio.get_running_loop().create_task(before.successor.serves())
     before.link.beat()
     assert await asyncio.to_thread(before.process.wait, 60) < 0
     before.link.close()
@@ -56,7 +56,7 @@ async def test_process_that_hangs_while_it_drains_is_killed(before: Before, monk
 async def test_silent_process_is_awaited(before: Before, monkeypatch: pytest.MonkeyPatch, last: bytes) -> None:
     monkeypatch.setattr(takeover, "SILENT_S", 0.0)
     await before.open()
-    serving = asyncio.create_task(before.successor.serves())
+    serving = asyncio.get_running_loop().create_task(before.successor.serves())
     if last:
         before.link.beat()
         await before.link.send(last)

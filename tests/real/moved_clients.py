@@ -78,6 +78,16 @@ class MovedClients:
             self._process.kill()
 
 
+def service_url(language: str, addresses: Sequence[str]) -> str:
+    """Return the service URL of one address or two; a stream of a Go client takes the next two that are named.
+
+    Source: docs/operating.md, several in the service URL
+    """
+    of_go = [*(address for address in addresses for _ in range(2)), addresses[-1]]
+    named = of_go if language == "go" else addresses
+    return f"pulsar://{','.join(named)}"
+
+
 @contextmanager
 def moved_clients(
     language: str, url: str, output: Path, kinds: Sequence[str] = KINDS, *, of_client: int = 1, pause_ms: int = 20

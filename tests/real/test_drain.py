@@ -20,7 +20,7 @@ from loadgen.real.process import wait_until
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing, wait_for_more
-from tests.real.moved_clients import KINDS, STREAMS, moved_clients
+from tests.real.moved_clients import KINDS, STREAMS, moved_clients, service_url
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import OPERATION_S, digest, digests, open_sender, quiet_client, read_all
 from tests.waiting import wait_for
@@ -86,11 +86,7 @@ def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBro
         closing.callback(client.close)
         kinds = [pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover, pulsar.ConsumerType.Exclusive]
         readers = [Acknowledger(client, topic, kind) for topic, kind in zip(TOPICS[1:], kinds, strict=True)]
-        senders = [
-            open_sender(client, topic, f"{topic[-7:]}-{number}")
-            for topic in TOPICS
-            for number in range(2)
-        ]
+        senders = [open_sender(client, topic, f"{topic[-7:]}-{number}") for topic in TOPICS for number in range(2)]
         with publishing(*senders, per_s=25, pending=30):
             wait_for_more(senders, 30)
             busy, other = sorted((first, second), key=stream_count, reverse=True)
@@ -152,9 +148,7 @@ def test_clients_of_other_languages_notice_no_rolling_restart(
 ) -> None:
     """Of two proxies in the service URL each drains and starts again, one after the other."""
     with two_proxies(tmp_path, broker_with_transactions) as both, ExitStack() as started:
-        addresses = [each.service_url.removeprefix("pulsar://") for each in both]
-        if language == "go":  # else each of its streams would use one of the two alone (docs/operating.md)
-            addresses = [each for each in addresses for _ in range(2)]
+        url = service_url(language, [each.service_url.removeprefix("pulsar://") for each in both])
 
         def roll() -> SluiceProcess:
             busy, other = sorted(both, key=stream_count, reverse=True)
@@ -167,7 +161,7 @@ def test_clients_of_other_languages_notice_no_rolling_restart(
                 started.callback(again.process.kill)
             return busy
 
-        check_unnoticed(language, f"pulsar://{','.join(addresses)}", tmp_path / "clients.txt", roll)
+        check_unnoticed(language, url, tmp_path / "clients.txt", roll)
 
 
 @LANGUAGES
@@ -213,11 +207,7 @@ def test_clients_go_on_while_a_process_is_taken_over(real_broker: StandaloneBrok
         reader = Acknowledger(client, topics[1], pulsar.ConsumerType.Shared)
         begun = time.monotonic()
         at_broker = Acknowledger(direct, topics[0], pulsar.ConsumerType.Exclusive)
-        senders = [
-            open_sender(client, topic, f"{topic[-7:]}-{number}")
-            for topic in topics
-            for number in range(2)
-        ]
+        senders = [open_sender(client, topic, f"{topic[-7:]}-{number}") for topic in topics for number in range(2)]
         running = process.pid
         with publishing(*senders, per_s=OFFERED):
             wait_for_more(senders, LIMIT)

@@ -12,7 +12,8 @@ from protocol.pulsar_pb2 import (
     CommandCloseProducer,
     CommandGetLastMessageId,
 )
-from proxy.session.leaving import CONSUMERS_NS, COORDINATOR_NS, PRODUCERS_NS, REQUESTS_NS
+from proxy.session import leaving
+from proxy.session.leaving import CALM_NS, CONSUMERS_NS, COORDINATOR_NS, PRODUCERS_NS, REQUESTS_NS
 from proxy.session.session import GREETING_NS
 from tests.proxy.conversation import BROKER, NOTHING, Peer, World, consumer, publisher
 from tests.proxy.wire import (
@@ -55,6 +56,30 @@ def held(world: World, *more: bytes, entries: int) -> tuple[Peer, Peer]:
     client >> sends(entries)
     broker << send(0)
     return client, broker
+
+
+@pytest.fixture(autouse=True)
+def calm_ns(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Clients leave at once after they have opened their streams; the time that is awaited else."""
+    monkeypatch.setattr(leaving, "CALM_NS", 0)
+    return CALM_NS
+
+
+def test_client_that_opens_streams_together_is_awaited(
+    world: World, calm_ns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "CALM_NS", calm_ns)
+    client, broker = publisher(world)
+    leave(world)
+    world.advance(calm_ns / 2e9)
+    client >> producer(2, OTHER_TOPIC)
+    broker >> producer_success(2)
+    world.advance(calm_ns / 2e9)
+    leave(world)
+    assert broker.heard_names() == ["PRODUCER"]
+    world.advance(calm_ns / 2e9)
+    leave(world)
+    assert broker.heard_names() == ["CLOSE_PRODUCER", "CLOSE_PRODUCER"]
 
 
 def leave(world: World, *, is_late: bool = False) -> None:
@@ -369,6 +394,22 @@ def test_end_of_a_transaction_while_consumers_leave_is_awaited(world: World) -> 
     client >> END
     assert answer_closes(broker) == ["CLOSE_CONSUMER", "END_TXN"]
     client << NOTHING
+    broker >> ENDED
+    world.advance(0)
+    client << ["END_TXN_RESPONSE", closed_consumer()]
+
+
+def test_client_between_two_transactions_is_awaited(world: World) -> None:
+    """Its next request is under way, and an answer to it is the moment in which no other one is."""
+    client, broker = consumer(world)
+    leave(world)
+    client >> END
+    broker >> ENDED
+    assert answer_closes(broker) == ["CLOSE_CONSUMER", "END_TXN"]
+    client << "END_TXN_RESPONSE"
+    leave(world)
+    client << NOTHING
+    client >> END
     broker >> ENDED
     world.advance(0)
     client << ["END_TXN_RESPONSE", closed_consumer()]

@@ -5,7 +5,16 @@ from itertools import product
 
 import pytest
 
-from proxy.session.leaving import CONSUMERS_NS, LONG_NS, MOST_ROUNDS, PRODUCERS_NS, REQUESTS_NS, Leaving, LeavingStage
+from proxy.session.leaving import (
+    CALM_NS,
+    CONSUMERS_NS,
+    LONG_NS,
+    MOST_ROUNDS,
+    PRODUCERS_NS,
+    REQUESTS_NS,
+    Leaving,
+    LeavingStage,
+)
 
 STEP_NS = 20_000_000
 LATE = 400
@@ -50,6 +59,9 @@ class ModelStreams:
 
     def awaits_answers(self) -> bool:
         return self.requests < 0 or self.looks < self.requests
+
+    def asked_at(self) -> int:
+        return -CALM_NS
 
     def awaits_late_answers(self) -> bool:
         return self.awaits_answers()
