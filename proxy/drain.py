@@ -44,6 +44,9 @@ QUIET_NS: Final = NANOS_PER_SECOND
 that clients with streams may still need."""
 AGAIN_NS: Final = NANOS_PER_SECOND
 """Time for which a client that comes is served at least, in which it opens its producers and consumers."""
+APART, APART_NS = 7, NANOS_PER_SECOND // 11
+"""Connections that have come together leave at so many times, this far apart: a client whose connections all leave at one
+moment opens its streams on another one that is about to leave."""
 LEAST_BACK: Final = 12
 MOST_BACK: Final = 9
 """Streams that have come back, and tenths of those that have left, from which on clients have no other address. Of two
@@ -135,6 +138,8 @@ class DrainPlan(Generic[T]):
         """The connections with streams that have not begun to leave, each with its time, in their order."""
         self._came: deque[tuple[int, T]] = deque()
         """The connections that have come while others leave, each with the time at which it may leave."""
+        self._comers = 0
+        """The number of connections that have come."""
         self._staying: list[T] = []
         """Connections that have come back, as their clients have no other address."""
         self._idle: deque[T] = deque()
@@ -197,7 +202,10 @@ class DrainPlan(Generic[T]):
 
     def came(self, connections: Iterable[T], now: int) -> None:
         """Plan the leaving of clients that have come; those that are gone, as a balancer's checks, are no matter."""
-        self._came.extend((now + AGAIN_NS, connection) for connection in connections)
+        for connection in connections:
+            due = now + AGAIN_NS + self._comers % APART * APART_NS
+            self._comers += 1
+            self._came.append((max(due, self._came[-1][0]) if self._came else due, connection))
 
     def due(self, now: int) -> Iterator[T]:
         """Yield the connections whose time has come, each once.
@@ -219,7 +227,7 @@ class DrainPlan(Generic[T]):
 
     def _due_again(self, now: int, *, is_late: bool) -> Iterator[T]:
         """Yield the connections that have come back and leave again."""
-        while self._gone and self._gone[0][0] <= now - AGAIN_NS:
+        while self._gone and self._gone[0][0] <= now - AGAIN_NS - (APART - 1) * APART_NS:
             self._left += self._gone.popleft()[1]
         while self._came and (is_late or self._came[0][0] <= now):
             _, connection = self._came.popleft()

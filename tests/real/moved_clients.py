@@ -13,6 +13,9 @@ from tests.real.publishers import go_program
 
 KINDS = ("Exclusive", "Shared", "Failover", "Key_Shared", "Reader", "Chunks", "Transactions")
 """The kinds of topics: types of subscriptions, and others."""
+OF_GO = KINDS[:-1]
+"""Those of the program in Go: its client tells of a transaction that has failed wherever a connection ends while one is
+begun or ended."""
 STREAMS = {kind: 3 if kind in KINDS[1:4] else 2 for kind in KINDS}
 """The number of producers and consumers of a topic of each kind."""
 _OVER_INFO = re.compile(r"\b(WARN|ERROR|level=(?:warning|error))\b")
@@ -24,6 +27,11 @@ _OF_UNLOADS = re.compile(
 """The Go client's warnings about producers that are closed, about messages and chunks that it has acknowledged and gets
 once more, and about its own consumers, which it knows only after the broker's first word on them, as it says them when
 the broker itself unloads a topic; and, seldom, of a write on a connection that it has just closed itself."""
+
+
+_OF_ENDS = re.compile(r'error="(connection closed|server error: ProducerBusy: [^"]*)"')
+"""The Go client's errors about a request for a stream that it has sent as its connection ends, which it makes again, and
+about the producer that the broker has of that connection for a moment longer."""
 
 
 class MovedClients:
@@ -53,9 +61,9 @@ class MovedClients:
         return self._output.read_text()
 
     def troubles(self) -> list[str]:
-        """The lines of its log above INFO so far, but those that the broker's own unload brings."""
+        """The lines of its log above INFO so far, but those that the broker's own unload brings, and any end in Go."""
         lines = (line for line in self.printed().splitlines() if _OVER_INFO.search(line))
-        return [line for line in lines if not _OF_UNLOADS.search(line)]
+        return [line for line in lines if not _OF_UNLOADS.search(line) and not _OF_ENDS.search(line)]
 
     def begin_anew(self) -> None:
         """Let `longest` count from now on."""

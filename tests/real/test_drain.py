@@ -20,7 +20,7 @@ from loadgen.real.process import wait_until
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from tests.real.conftest import IS_DIRECT
 from tests.real.demand import publishing, wait_for_more
-from tests.real.moved_clients import KINDS, STREAMS, moved_clients, service_url
+from tests.real.moved_clients import KINDS, OF_GO, STREAMS, moved_clients, service_url
 from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.traffic import OPERATION_S, digest, digests, open_sender, quiet_client, read_all
 from tests.waiting import wait_for
@@ -127,9 +127,10 @@ def check_unnoticed(language: str, url: str, output: Path, leave: Callable[[], S
         output: A file for what they print.
         leave: Does it, one after the other, and returns the proxy that all clients have in the end.
     """
-    with moved_clients(language, url, output) as program:
+    kinds = OF_GO if language == "go" else KINDS
+    with moved_clients(language, url, output, kinds) as program:
         last = leave()
-        wait_for(lambda: stream_count(last) >= sum(map(STREAMS.get, KINDS)), told=program.printed)
+        wait_for(lambda: stream_count(last) >= sum(STREAMS[kind] for kind in kinds), told=program.printed)
         found = program.end()
         troubles = program.troubles()
     assert troubles == []
