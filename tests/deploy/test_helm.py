@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.deploy.manifests import NAMES, ROOT, manifest, parsed
+from tests.docs.headings import SITE
 from tools import chart
 
 pytestmark = pytest.mark.helm
@@ -55,6 +56,7 @@ def test_objects_are_as_the_api_has_them(name: str, version: str) -> None:
         (["compliance.schedule=daily"], "at '/compliance/schedule': 'daily' does not match pattern"),
         (["replicas=3", "accessLog.size=512Mi"], "accessLog.size: 512Mi is too little for 3 replicas: each keeps 256"),
         (["compliance.enabled=true"], "compliance.enabled: the job reads the access log of all replicas; set"),
+        (["docsUrl=docs"], "at '/docsUrl': 'docs' does not match pattern"),
         (["admin.tlsSecret=x"], "admin.tlsSecret: name admin.tokensSecret, too"),
     ],
 )
@@ -84,6 +86,18 @@ def test_rules_of_the_chart_are_those_of_prometheus(empty: Path) -> None:
     objects = parsed(chart.render(empty, *_TWO_VALUES, "--set", "prometheusRule.enabled=true"))
     (rule,) = [each for each in objects if each["kind"] == "PrometheusRule"]
     assert rule["spec"] == yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())
+
+
+def test_alerts_and_dashboards_lead_to_the_docs_of_choice(empty: Path) -> None:
+    wanted = ("--set", "prometheusRule.enabled=true,dashboards.enabled=true,docsUrl=https://docs.example/sluice/")
+    objects = parsed(chart.render(empty, *_TWO_VALUES, *wanted))
+    (rule,) = [each for each in objects if each["kind"] == "PrometheusRule"]
+    links = [each["annotations"]["runbook_url"] for each in rule["spec"]["groups"][1]["rules"]]
+    assert all(link.startswith("https://docs.example/sluice/runbooks.html#") for link in links)
+    dashboards = manifest(objects, ["ConfigMap"], "sluice-dashboards")["data"]
+    for text in dashboards.values():
+        assert '"query": "https://docs.example/sluice"' in text
+        assert SITE not in text
 
 
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:

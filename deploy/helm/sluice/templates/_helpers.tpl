@@ -61,6 +61,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ $each }}MiB
 {{- end }}
 
+{{/* Where the docs are; files of rules and dashboards have the default in its place. */}}
+{{- define "sluice.docs" -}}
+{{ trimSuffix "/" .Values.docsUrl }}
+{{- end }}
+
 {{/* sluice.yaml: what the chart decides, under `config`. */}}
 {{- define "sluice.config" -}}
 {{- $admin := ternary "127.0.0.1:8080" "0.0.0.0:8080" (empty .Values.admin.tokensSecret) -}}
