@@ -33,6 +33,7 @@ LABEL org.opencontainers.image.title="Sluice" org.opencontainers.image.licenses=
 # Of the group 0, in which a container's user is who has no entry in passwd.
 RUN install -d -o 10001 -g 0 -m 775 /var/log/sluice /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
+ENV PATH=/opt/sluice/bin:$PATH
 USER 10001
 EXPOSE 6650 8080 9100
 ENTRYPOINT ["/opt/sluice/bin/sluice"]

@@ -34,8 +34,8 @@ def find_helm() -> str | None:
     return str(beside) if beside.exists() else shutil.which("helm")
 
 
-def render(values: Path, *more: str) -> str:
-    """Return the chart's objects for a file of values, as one YAML text.
+def render(values: Path, *more: str, of: Path = CHART) -> str:
+    """Return the chart's objects for a file of values, as one YAML text; of another folder's chart if it is given.
 
     Raises:
         subprocess.CalledProcessError: If Helm refuses the values.
@@ -43,7 +43,7 @@ def render(values: Path, *more: str) -> str:
     helm = find_helm()
     if helm is None:
         raise FileNotFoundError("no Helm here: make helm")
-    command = [helm, "template", "sluice", str(CHART), "--namespace", "pulsar", "--kube-version", KUBERNETES]
+    command = [helm, "template", "sluice", str(of), "--namespace", "pulsar", "--kube-version", KUBERNETES]
     command += ["--values", str(values), *more]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout  # noqa: S603
 

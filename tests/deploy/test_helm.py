@@ -1,12 +1,13 @@
 """The chart, rendered by the real Helm."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.deploy.manifests import NAMES, ROOT, manifest, parsed
+from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec
 from tests.docs.headings import SITE
 from tools import chart
 
@@ -15,6 +16,8 @@ pytestmark = pytest.mark.helm
 _KUBERNETES = ("1.27", "1.33")
 _NO_SCHEMA = {"PodMonitor", "PrometheusRule"}
 _TWO_VALUES = ("--set", "broker=pulsar://broker:6650", "--set", "limits.tenants.acme.publish.messages=100/s")
+
+_JOB = ("accessLog.persistent=true", "accessLog.size=100Gi", "compliance.enabled=true")
 
 
 @pytest.fixture
@@ -56,6 +59,18 @@ def test_objects_are_as_the_api_has_them(name: str, version: str) -> None:
         (["compliance.schedule=daily"], "at '/compliance/schedule': 'daily' does not match pattern"),
         (["replicas=3", "accessLog.size=512Mi"], "accessLog.size: 512Mi is too little for 3 replicas: each keeps 256"),
         (["compliance.enabled=true"], "compliance.enabled: the job reads the access log of all replicas; set"),
+        (["admin.tokensSecret=x", "preStop.enabled=true"], "name its file in admin.commands.tokenFile"),
+        (
+            ["preStop.enabled=true", "config.admin_access.tls.client_ca=/run/secrets/x/ca.crt"],
+            "preStop.enabled: the hook needs a client certificate; name its file in admin.commands.cert",
+        ),
+        (["admin.commands.tokenFile=token"], "at '/admin/commands/tokenFile': 'token' does not match pattern"),
+        (
+            ["networkPolicy.brokers[0].podSelector.matchLabels.app=pulsar", "config.otlp.url=http://collector:4318"],
+            "networkPolicy.brokers: pods would not reach the collector of config.otlp; name its peers in",
+        ),
+        ([*_JOB, "compliance.once=true", "compliance.follow=true"], "compliance.once: true ends after one run, and"),
+        ([*_JOB, "compliance.report.liveHours=24"], "compliance.report.liveHours: a report that is kept up to date"),
         (["docsUrl=docs"], "at '/docsUrl': 'docs' does not match pattern"),
         (["admin.tlsSecret=x"], "admin.tlsSecret: name admin.tokensSecret, too"),
     ],
@@ -98,6 +113,49 @@ def test_alerts_and_dashboards_lead_to_the_docs_of_choice(empty: Path) -> None:
     for text in dashboards.values():
         assert '"query": "https://docs.example/sluice"' in text
         assert SITE not in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        ([], ""),
+        (["admin.tokensSecret=x"], "need a token (admin.commands.tokenFile):"),
+        (["admin.tokensSecret=x", "admin.commands.tokenFile=/run/secrets/x/token"], ""),
+        (
+            ["admin.tokensSecret=x", "admin.tlsSecret=y", "config.admin_access.tls.client_ca=/run/secrets/y/ca.crt"],
+            "need a token (admin.commands.tokenFile) and a client certificate (admin.commands.cert):",
+        ),
+    ],
+)
+def test_notes_say_what_commands_in_a_pod_need(settings: list[str], needs: str, empty: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "sluice"
+    shutil.copytree(chart.CHART, copy)
+    notes = copy / "templates/NOTES.txt"  # `helm template` shows none
+    (copy / "templates/_notes.tpl").write_text(f'{{{{- define "notes" }}}}{notes.read_text()}{{{{ end }}}}')
+    notes.with_name("notes.yaml").write_text(
+        '{kind: Notes, metadata: {name: notes}, text: {{ include "notes" . | quote }}}'
+    )
+    given = (word for each in settings for word in ("--set", each))
+    objects = parsed(chart.render(empty, *_TWO_VALUES, *given, of=copy))
+    text: str = manifest(objects, ["Notes"], "notes")["text"]
+    assert "kubectl --namespace pulsar exec deployment/sluice -- sluice top --once" in text
+    assert ("Commands in a pod need" in text) == bool(needs)
+    assert needs in text
+
+
+def test_commands_of_a_pod_ask_it_by_the_name_in_its_certificate(empty: Path) -> None:
+    secrets = "admin.tokensSecret=x,admin.tlsSecret=y,admin.commands.host=front.example"
+    objects = parsed(chart.render(empty, *_TWO_VALUES, "--set", secrets))
+    spec = pod_spec(manifest(objects, ["Deployment"], "sluice"))
+    assert spec["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["front.example"]}]
+    assert {"name": "SLUICE_ADMIN", "value": "https://front.example:8080"} in spec["containers"][0]["env"]
+
+
+def test_pod_of_the_job_keeps_a_live_report_where_the_chart_asks(empty: Path) -> None:
+    wanted = [*_JOB, "compliance.follow=true", "compliance.report.liveHours=12"]
+    objects = parsed(chart.render(empty, *_TWO_VALUES, *(word for each in wanted for word in ("--set", each))))
+    (container,) = pod_spec(manifest(objects, ["Deployment"], "sluice-compliance"))["containers"]
+    assert container["args"][-4:] == ["--report", "/var/lib/sluice/live", "--hours", "12"]
 
 
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:

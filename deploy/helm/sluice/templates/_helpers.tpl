@@ -61,6 +61,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ $each }}MiB
 {{- end }}
 
+{{/* The name by which commands in a pod ask its admin address, if that has TLS. */}}
+{{- define "sluice.adminHost" -}}
+{{ .Values.admin.commands.host | default (printf "%s-admin.%s.svc" (include "sluice.name" .) .Release.Namespace) }}
+{{- end }}
+
 {{/* Where the docs are; files of rules and dashboards have the default in its place. */}}
 {{- define "sluice.docs" -}}
 {{ trimSuffix "/" .Values.docsUrl }}
