@@ -29,6 +29,11 @@ def test_each_page_has_one_place_in_the_site():
     assert found == dict.fromkeys(pages | above, 1)
 
 
+def test_how_to_has_the_pages_that_a_test_follows():
+    (found,) = [part["How to"] for part in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "How to" in part]
+    assert set(found) == {f"how-to/{page.name}" for page in (ROOT / "docs/how-to").glob("*.md")}
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The site, made anew."""
