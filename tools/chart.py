@@ -22,6 +22,8 @@ VALUES = ROOT / "deploy/helm/ci"
 MANIFESTS = ROOT / "deploy/kubernetes"
 KUBERNETES = "1.33.0"
 """The version that is rendered for: a Helm that `go install` builds would take 1.20."""
+OPERATOR = Path(sys.prefix) / "share/prometheus-operator"
+"""The definitions of the Prometheus Operator's kinds, where `make helm` puts them."""
 OF_THE_CHART = ("listen", "broker", "admin", "metrics", "proxy_id", "processes", "limits")
 """Keys that the chart sets from values of its own, so that `config` may not have them."""
 _OF_HELM = re.compile(r" +(app\.kubernetes\.io/managed-by|helm\.sh/chart):")

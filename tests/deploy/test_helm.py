@@ -2,8 +2,11 @@
 
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -14,7 +17,6 @@ from tools import chart
 pytestmark = pytest.mark.helm
 
 _KUBERNETES = ("1.27", "1.33")
-_NO_SCHEMA = {"PodMonitor", "PrometheusRule"}
 _TWO_VALUES = ("--set", "broker=pulsar://broker:6650", "--set", "limits.tenants.acme.publish.messages=100/s")
 
 _JOB = ("accessLog.persistent=true", "accessLog.size=100Gi", "compliance.enabled=true")
@@ -38,8 +40,47 @@ def test_objects_are_as_the_api_has_them(name: str, version: str) -> None:
     import kubernetes_validate  # noqa: PLC0415 - it comes with Helm
 
     for each in parsed(chart.render(ROOT / "deploy/helm/ci" / f"{name}.yaml")):
-        if each["kind"] not in _NO_SCHEMA:
+        if each["apiVersion"].startswith("monitoring.coreos.com/"):
+            jsonschema_rs.validate(operators_schema(each["kind"]), each)
+        else:
             kubernetes_validate.validate(each, version, strict=True)
+
+
+@cache
+def operators_schema(kind: str) -> Any:
+    """The schema of a kind of the Prometheus Operator, in which no other key is known."""
+    definition = yaml.safe_load((chart.OPERATOR / f"monitoring.coreos.com_{kind.lower()}s.yaml").read_text())
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["metadata"] = {"type": "object", "required": ["name"]}
+    return strict(schema)
+
+
+def strict(schema: Any) -> Any:
+    """The same schema, of which each object with properties has no others."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strict(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "PodMonitor", "spec": {"podMetricsEndpoint": []}},
+        {
+            "kind": "PodMonitor",
+            "spec": {"selector": {}, "podMetricsEndpoints": [{"port": "metrics", "interval": "30"}]},
+        },
+        {"kind": "PrometheusRule", "spec": {"groups": [{"name": "x", "rules": [{"alert": "X", "for": "1m"}]}]}},
+    ],
+)
+def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.validate(operators_schema(wrong["kind"]), {**wrong, "metadata": {"name": "x"}})
 
 
 @pytest.mark.parametrize(
