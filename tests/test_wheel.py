@@ -118,7 +118,7 @@ def test_it_reads_a_configuration(environment):
     assert "sluice.yaml" in run(environment, "check", "--config", str(config))
 
 
-def test_same_sources_give_the_same_files_anywhere_and_at_any_time(tmp_path):
+def test_same_sources_give_the_same_files_anywhere_at_any_time(tmp_path):
     """What has no machine code, as tools/release builds it."""
     made = []
     for name, age_s in (("here", 0), ("elsewhere/and/deeper", 1_000_000)):

@@ -145,7 +145,7 @@ def test_links_of_alerts_and_panels_lead_to_headings():
         assert anchor in anchors(ROOT / f"docs/{page}.md"), f"{place} leads to {link}"
 
 
-def test_chart_puts_the_docs_of_choice_in_place_of_those_of_the_files():
+def test_chart_puts_the_docs_of_choice_in_place_of_the_default():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     assert values["docsUrl"] == SITE
     for template in ("prometheusrule.yaml", "dashboards.yaml"):

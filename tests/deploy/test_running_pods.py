@@ -76,7 +76,7 @@ def test_secrets_are_read_by_a_user_without_an_entry(tmp_path: Path, hosts: Host
         assert pod.get("admin", "/sluice/streams", by_tls=True, token=token)[0] == 200
 
 
-def test_commands_of_a_pod_and_its_hook_get_through_token_and_tls(tmp_path: Path, hosts: Hosts) -> None:
+def test_commands_in_a_pod_and_its_hook_pass_token_and_tls(tmp_path: Path, hosts: Hosts) -> None:
     authority = Authority(tmp_path / "ca")
     named = "subjectAltName=DNS:sluice-admin.pulsar.svc\n"
     pair = dict(
