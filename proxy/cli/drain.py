@@ -30,7 +30,10 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
     except AdminLinkError as error:
         if error.status is not None:
             raise
-        typer.echo("the process has ended")
+        if json:
+            print_json({**shown, "phase": "ended"})
+        else:
+            typer.echo("the process has ended")
         return
     if wait and shown["phase"] == "serving":
         raise AdminLinkError("the drain was taken back: the process serves clients again")

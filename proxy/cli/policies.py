@@ -57,20 +57,34 @@ def explain(topic: Topic, *, admin: AdminOptions, json: Json = False, **client: 
 
 
 @asks_proxy
-def export(*, admin: AdminOptions, output: Output = None) -> None:
+def export(*, admin: AdminOptions, output: Output = None, json: Json = False) -> None:
     """Write the limits and blocks in force as a configuration.
 
-    They are those of the file and of run time together; `sluice check` accepts the result.
+    They are those of the file and of run time together; `sluice check` accepts the result. With --json they are
+    printed as JSON; with --output as well, the file has YAML, and their numbers are printed.
     """
-    text = _link(admin).get("/sluice/policies").decode()
-    if output is None:
+    link = _link(admin)
+    text = link.get("/sluice/policies").decode() if output or not json else ""
+    if output is not None:
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            typer.echo(f"sluice: --output: {output}: cannot be written: {error.strerror}", err=True)
+            raise typer.Exit(1) from None
+    elif not json:
         typer.echo(text, nl=False)
-        return
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        typer.echo(f"sluice: --output: {output}: cannot be written: {error.strerror}", err=True)
-        raise typer.Exit(1) from None
+    if json:
+        print_json(_exported(link, output))
+
+
+def _exported(link: "AdminLink", output: Path | None) -> dict[str, Any]:
+    from proxy.policies.policy_set import as_tree
+
+    held = _held(link)
+    if output is None:
+        return {"limits": {}, **as_tree(held)}
+    counts = {"limits": len(held.values), "attachments": len(held.attached), "blocks": len(held.blocks or ())}
+    return {"file": str(output), **counts}
 
 
 @asks_proxy
