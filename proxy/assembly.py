@@ -193,6 +193,7 @@ class Proxy:
             written=partial(_written_limits, policies),
             measure=lambda: self.engine.slices.measure(Work.FLEET),
             members=self._source.members,
+            version=importlib.metadata.version("pulsar-sluice"),
         )
 
     def _open_policies(self, file: FilePolicies, blocks: KeptBlocks) -> PolicyService:
@@ -436,12 +437,13 @@ class Proxy:
         }
         return Checkup(
             brokers=self.readiness.asked,
-            broker_clock=None if self._forwarder is None else self._forwarder.broker.clock_ahead_s,
+            broker_clocks=None if self._forwarder is None else self._forwarder.broker.clocks_ahead_s,
             expiries=self._files.expiries,
             states=self.states,
             shortage=self.descriptors.shortage(),
             connections=config.max_connections,
             folders={key: folder for key, folder in folders.items() if folder is not None},
+            member=None if self.fleet is None else self.fleet.member,
             policies=self.engine.registry.policies,
             slices=self.engine.slices,
             clock=time.time,

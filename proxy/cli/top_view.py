@@ -613,6 +613,14 @@ class LimitSetAnswer(Struct, frozen=True):
     names: list[str]
 
 
+class VersionSetAnswer(Struct, frozen=True):
+    """A version of Sluice, and the members that run it."""
+
+    version: str
+    members: int
+    names: list[str]
+
+
 class MemberAnswer(Struct, frozen=True):
     """A member as the coordinator knows it."""
 
@@ -620,6 +628,7 @@ class MemberAnswer(Struct, frozen=True):
     heard_s_ago: float
     limits: int
     has_twin: bool = False
+    version: str = ""
 
 
 class LastChangeAnswer(Struct, frozen=True):
@@ -659,6 +668,7 @@ class FleetAnswer(Struct, frozen=True):
     fleet_limits: list[FleetLimitAnswer] | None
     policies: PoliciesAnswer | None = None
     limit_sets: list[LimitSetAnswer] = []
+    version_sets: list[VersionSetAnswer] = []
     last_coordinator: str = ""
     answered_s_ago: float | None = None
     problem: str = ""
@@ -697,6 +707,7 @@ def fleet_head(state: FleetAnswer) -> list[str]:
         f"{member}: {state.state}{why}; {lease}; lease ended {state.lease_ends} times",
         _coordinator_head(state),
         *_limit_sets_head(state.limit_sets),
+        *_version_sets_head(state.version_sets),
         *_policies_head(state.policies),
     ]
 
@@ -714,6 +725,14 @@ def _limit_sets_head(limit_sets: list[LimitSetAnswer]) -> list[str]:
     if not limit_sets:
         return []
     return ["members have different limits; compare them by sluice export at one member and sluice diff at another"]
+
+
+def _version_sets_head(version_sets: list[VersionSetAnswer]) -> list[str]:
+    parts = []
+    for one in version_sets:
+        more = f" and {one.members - len(one.names)} more" if one.members > len(one.names) else ""
+        parts.append(printable(f"{one.version or 'unknown'} in {', '.join(one.names)}{more}"))
+    return [f"members run different versions of Sluice: {'; '.join(parts)}"] if parts else []
 
 
 def _policies_head(policies: PoliciesAnswer | None) -> list[str]:
@@ -741,10 +760,10 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
     if state.limit_sets:
         found.append(_limit_sets_table(state.limit_sets))
     if state.members is not None:
-        members = Table("member", "heard", "limits", title="members")
+        members = Table("member", "Sluice", "heard", "limits", title="members")
         for member in state.members:
             name = printable(member.name) + (" (several have this name)" if member.has_twin else "")
-            _add(members, name, f"{member.heard_s_ago:.2f} s ago", str(member.limits))
+            _add(members, name, printable(member.version), f"{member.heard_s_ago:.2f} s ago", str(member.limits))
         found.append(members)
     if state.fleet_limits is not None:
         limits = Table("limit", "unit", "of", "member", "share", "used/s", "wanted/s", title="shares of all members")
