@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Annotated, Literal, NoReturn
 
 import msgspec
@@ -64,6 +65,18 @@ class Waiting(Struct, frozen=True):
     in_force: InForceAnswer | None = None
 
 
+class Rejecting(Struct, frozen=True):
+    """The limit that rejected a producer's messages last; fields as in `Waiting`."""
+
+    level: str
+    name: str
+    messages_per_s: float | None
+    bytes_per_s: float | None
+    published_messages_per_s: float | None = None
+    published_bytes_per_s: float | None = None
+    in_force: InForceAnswer | None = None
+
+
 class WouldHold(Struct, frozen=True):
     """The counts that limits in mode `observe` would hold."""
 
@@ -92,6 +105,7 @@ class StreamState(Struct, frozen=True):
     permits_withheld: Count = 0
     permits_at_broker: int = 0
     permits_wait_on: Waiting | None = None
+    rejected_by: Rejecting | None = None
 
 
 class StreamTotals(Struct, frozen=True):
@@ -187,11 +201,16 @@ def since(stream: StreamState) -> str:
     return span(stream.held_for_ms)
 
 
-def obstacle(stream: StreamState) -> str:
+def obstacle(stream: StreamState, rejected_per_s: float | None = None) -> str:
     """Return the limit that holds a stream or withholds its permits, with its value, or what observed ones would hold.
 
-    A consumer that has permits at the broker as well waits for what the broker has for it, first of all.
+    A consumer that has permits at the broker as well waits for what the broker has for it, first of all. Where messages
+    are rejected now, the limit that rejected the last one comes first.
     """
+    if rejected_per_s:
+        by = f": {_valued(stream.rejected_by, stream)}" if stream.rejected_by else ""
+        held = f"; held: {_valued(stream.waits_on, stream)}" if stream.waits_on else ""
+        return f"rejected {rate(rejected_per_s)}/s{by}{held}"
     if stream.waits_on is not None:
         return _valued(stream.waits_on, stream)
     if stream.permits_wait_on is not None:
@@ -201,7 +220,7 @@ def obstacle(stream: StreamState) -> str:
     return f"observed: would hold {would:,}" if would else ""
 
 
-def _valued(waits_on: Waiting, stream: StreamState) -> str:
+def _valued(waits_on: Waiting | Rejecting, stream: StreamState) -> str:
     values, here = [], waits_on.in_force or InForceAnswer(None, None)
     if waits_on.messages_per_s is not None:
         said = _with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s)
@@ -282,8 +301,12 @@ def rows_of(look: ProxyLook) -> list[StreamRow]:
 
 
 def ordered(rows: list[StreamRow], sort: Sort) -> list[StreamRow]:
-    """Sort rows: `held`: most held first; `rate`: highest rate passed; `wait`: longest held; then the busiest."""
-    return sorted(rows, key=lambda row: (_rank(row, sort), row.passed_per_s or 0.0), reverse=True)
+    """Sort rows: `held`: most held first; `rate`: highest rate passed; `wait`: longest held.
+
+    Of equal ones those of which most is rejected come first, then the busiest.
+    """
+    ranked = [((_rank(row, sort), row.rejected_per_s or 0.0, row.passed_per_s or 0.0), row) for row in rows]
+    return [row for _, row in sorted(ranked, key=itemgetter(0), reverse=True)]
 
 
 def total(rates: list[float | None]) -> float:
@@ -441,7 +464,7 @@ def _cells(row: StreamRow) -> tuple[str, ...]:
         f"{stream.held_messages:,}",
         size(stream.held_bytes),
         since(stream),
-        obstacle(stream),
+        obstacle(stream, row.rejected_per_s),
     )
     return tuple(printable(cell) for cell in cells)
 
