@@ -167,6 +167,7 @@ class Proxy:
                 announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
             )
             self._collector = self._make_collector()
+            self._collector.choose_limits(config.metrics_limits)
             self._export = self._make_export()
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
@@ -402,7 +403,9 @@ class Proxy:
             try:
                 limits_changed = await self.service.take_file(file, compare, take_blocks)
                 choose_form(config.log)
-                return self._take_brokers(config) or limits_changed or blocks_changed
+                self._collector.choose_limits(config.metrics_limits)
+                others_chosen = config.metrics_limits != self.reloader.config.metrics_limits
+                return self._take_brokers(config) or limits_changed or blocks_changed or others_chosen
             finally:  # the values of an unchanged file are garbage now, of a changed one the table alone
                 self.engine.slices.run(Work.MEMORY, letting_go(values))
 
