@@ -165,6 +165,7 @@ def run(
     fresh: bool = False,
     questions: ExtraQuestions | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
+    is_quiet: bool = False,
 ) -> Report:
     """Reads new lines, judges everything, writes `report.html` and the other files.
 
@@ -175,6 +176,7 @@ def run(
         fresh: Forget what earlier runs have read.
         questions: The reader's further questions.
         settings: Of Spark, from the user.
+        is_quiet: Say nothing of a Java that is passed over.
 
     Raises:
         ReportError: If the log or the tables cannot be found, or `out` cannot be written.
@@ -187,7 +189,7 @@ def run(
         work = prepare(out, origin.access_log, fresh=fresh) if origin.access_log else None
         on_step("starting Spark")
         more = settings_for(files, work) if work else {}
-        with spark_session(out / WORK / "spark.log", {**more, **settings}) as spark:
+        with spark_session(out / WORK / "spark.log", {**more, **settings}, is_quiet=is_quiet) as spark:
             if origin.access_log and work:
                 reading = f"reading {len(files)} files"
                 on_step(reading)
@@ -388,6 +390,7 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, option
                 fresh=options.fresh,
                 questions=_questions(options),
                 settings=pairs("--spark", list(options.spark)),
+                is_quiet=options.is_quiet,
             )
     except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
         return _fail(str(error))

@@ -114,9 +114,9 @@ class Checkup:
 
     async def findings(self) -> list[Finding]:
         """Return the findings: problems first, then warnings, then checks without one."""
-        found = [of_broker(broker, answer) for broker, answer in (await self._brokers()).items()]
-        found += [*self._of_certificates(), *self._of_states(), self._of_descriptors()]
-        found += of_clocks(None if self._broker_clocks is None else await self._broker_clocks())
+        answers, ahead_s = await asyncio.gather(self._brokers(), self._clocks())
+        found = [of_broker(broker, answer) for broker, answer in answers.items()]
+        found += [*self._of_certificates(), *self._of_states(), self._of_descriptors(), *of_clocks(ahead_s)]
         if self._member is not None:
             found.append(of_versions(self._member))
         found += await asyncio.to_thread(self._of_machine)
@@ -125,6 +125,9 @@ class Checkup:
         found += unreachable.findings()
         order: tuple[Severity, ...] = ("problem", "warning", "ok")
         return sorted(found, key=lambda finding: order.index(finding.severity))
+
+    async def _clocks(self) -> Mapping[str, float | str] | None:
+        return None if self._broker_clocks is None else await self._broker_clocks()
 
     def _of_machine(self) -> list[Finding]:
         return [*kernel(self._connections), *disks(self._folders), *writable(self._folders)]

@@ -225,7 +225,7 @@ def run_with_progress(
         with (
             Progress(Console(stderr=True, quiet=is_quiet)) as progress,
             alone(job),
-            spark_session(log, settings) as spark,
+            spark_session(log, settings, is_quiet=is_quiet) as spark,
         ):
             progress.on_start(spark)
             run = JobRun(spark, job, progress.on_summary, progress.on_step, live and live(spark))

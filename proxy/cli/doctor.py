@@ -67,7 +67,8 @@ def doctor(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Examine a running proxy; each finding has its remedy.
 
-    It looks at brokers, certificates, degraded states, descriptors, kernel, disks and limits. With --streams it lists
+    It looks at brokers, clocks, certificates, degraded states, descriptors, kernel, disks, folders, limits and versions
+    of a fleet's members. With --streams it lists
     the streams that differ between the proxy and its broker instead: the two are compared twice, 2 s apart, as a
     difference may be there for a moment only. Exit code 0: no problem, no difference; 1: some; 2: proxy or broker
     could not be asked.

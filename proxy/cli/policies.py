@@ -63,28 +63,33 @@ def export(*, admin: AdminOptions, output: Output = None, json: Json = False) ->
     They are those of the file and of run time together; `sluice check` accepts the result. With --json they are
     printed as JSON; with --output as well, the file has YAML, and their numbers are printed.
     """
-    link = _link(admin)
-    text = link.get("/sluice/policies").decode() if output or not json else ""
-    if output is not None:
-        try:
-            output.write_text(text, encoding="utf-8")
-        except OSError as error:
-            typer.echo(f"sluice: --output: {output}: cannot be written: {error.strerror}", err=True)
-            raise typer.Exit(1) from None
-    elif not json:
-        typer.echo(text, nl=False)
     if json:
-        print_json(_exported(link, output))
-
-
-def _exported(link: "AdminLink", output: Path | None) -> dict[str, Any]:
-    from proxy.policies.policy_set import as_tree
-
-    held = _held(link)
+        _export_as_json(_held(_link(admin)), output)
+        return
+    text = _link(admin).get("/sluice/policies").decode()
     if output is None:
-        return {"limits": {}, **as_tree(held)}
+        typer.echo(text, nl=False)
+    else:
+        _write(output, text)
+
+
+def _export_as_json(held: "PolicySet", output: Path | None) -> None:
+    from proxy.policies.policy_set import as_tree, as_yaml
+
+    if output is None:
+        print_json({"limits": {}, **as_tree(held)})
+        return
+    _write(output, b"".join(as_yaml(held)).decode())
     counts = {"limits": len(held.values), "attachments": len(held.attached), "blocks": len(held.blocks or ())}
-    return {"file": str(output), **counts}
+    print_json({"file": str(output), **counts})
+
+
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        typer.echo(f"sluice: --output: {output}: cannot be written: {error.strerror}", err=True)
+        raise typer.Exit(1) from None
 
 
 @asks_proxy

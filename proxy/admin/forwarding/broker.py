@@ -139,8 +139,8 @@ def _result(name: str, host: str, port: int) -> ResolveResult:
     return ResolveResult(hostname=name, host=host, port=port, family=family, proto=0, flags=flags)
 
 
-MOST_CLOCKS = 20
-"""Brokers that are asked for their time, at most."""
+MOST_CLOCKS, CLOCK_S = 20, 3.0
+"""Brokers that are asked for their time, at most, and the seconds for each: a caller waits for all of them."""
 MOST_REDIRECTS = 5
 _AS_IT_WAS = frozenset({307, 308})
 _AS_ANOTHER = frozenset({301, 302, 303})
@@ -442,8 +442,10 @@ class BrokerAdmin:
         question = BrokerQuestion("GET", "/admin/v2/brokers/ready", CIMultiDict(Accept="application/json"))
         before = time.time()
         try:
-            async with self.ask(question, base) as answer:
+            async with asyncio.timeout(CLOCK_S), self.ask(question, base) as answer:
                 after, date = time.time(), answer.headers.get("Date", "")
+        except TimeoutError:
+            return f"no answer within {CLOCK_S:g} s"
         except ForwardError as error:
             return str(error)
         try:

@@ -84,7 +84,7 @@ async def test_export_as_json_is_the_configuration(make_admin, tmp_path: Path) -
     file = tmp_path / "limits.yaml"
     counts = json.loads((await sluice(admin, "export", "--json", "--output", file)).stdout)
     assert counts == {"file": str(file), "limits": 1, "attachments": 0, "blocks": 0}
-    assert "acme/shop" in file.read_text()
+    assert file.read_text() == (await sluice(admin, "export")).stdout
 
 
 async def test_backup_and_restore_as_json_count(make_admin, tmp_path: Path) -> None:
@@ -95,3 +95,5 @@ async def test_backup_and_restore_as_json_count(make_admin, tmp_path: Path) -> N
     command = ["restore", str(tmp_path / "saved"), str(tmp_path / "policies.db"), "--json"]
     restored = json.loads(CliRunner().invoke(app, command).stdout)
     assert restored == {"store": str(tmp_path / "policies.db"), "policies": 1, "changes": 1, "warnings": []}
+    again = CliRunner().invoke(app, [*command[:-1], "--replace", "-q"])
+    assert (again.exit_code, again.stdout, again.stderr) == (0, "", "")

@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
+from proxy.admin.forwarding.broker import CLOCK_S
 from proxy.config.model import ConfigError
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, fake_broker, front, raw_broker
 from tests.proxy.certificates import Authority
@@ -65,6 +66,22 @@ async def test_a_broker_that_says_no_time_is_named() -> None:
         assert sluice.admin.forwarder is not None
         found = await sluice.admin.forwarder.broker.clocks_ahead_s()
         assert found[broker.url] == "its answer has no date"
+
+
+async def test_a_broker_that_is_slow_to_say_its_time_is_named() -> None:
+    asked = asyncio.Event()
+
+    async def handler(_: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with fake_broker(handler) as broker, front(broker.url) as sluice:
+        assert sluice.admin.forwarder is not None
+        found = asyncio.ensure_future(sluice.admin.forwarder.broker.clocks_ahead_s())
+        await asked.wait()
+        await later(CLOCK_S)
+        assert await found == {broker.url: "no answer within 3 s"}
 
 
 async def test_each_configured_broker_is_asked_for_its_time() -> None:
