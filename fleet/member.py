@@ -36,6 +36,7 @@ from fleet.messages import (
     Quota,
     QuotaPool,
     ShareKey,
+    VersionSet,
     WrittenLimits,
 )
 from fleet.settings import FleetSettings
@@ -217,9 +218,12 @@ class FleetMember:
         incarnation: A random number of this run, above 0.
         now: The time.
         written: Returns the limits that are written in this process.
+        version: The version of Sluice; empty: unknown.
 
     Attributes:
         limit_sets: The sets of limits that are written in members, where these differ, by the latest grants.
+        version_sets: The versions of Sluice that members run, where these differ, by the latest grants.
+        coordinator_version: That of the coordinator that was followed last; empty: an earlier one, or none was.
         lease_until: When the lease ends or ended; `FOREVER` while isolated. It becomes earlier when an isolated member
             reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
@@ -240,9 +244,13 @@ class FleetMember:
         incarnation: int,
         now: int,
         written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
+        version: str = "",
     ) -> None:
         self.settings = settings
         self.limit_sets: tuple[LimitSet, ...] = ()
+        self.version_sets: tuple[VersionSet, ...] = ()
+        self.coordinator_version = ""
+        self.version = version
         self._written = written
         self.name = name
         self.incarnation = incarnation
@@ -322,6 +330,7 @@ class FleetMember:
             gone=demands.gone,
             written=self._written(),
             brokers=brokers,
+            version="" if self._seen else self.version,
         )
 
     def take(self, grants: Grants, now: int) -> list[LimitShare]:
@@ -343,7 +352,8 @@ class FleetMember:
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
                 shares += self._take_grant(grant, now)
-        self.limit_sets = grants.limit_sets
+        self.limit_sets, self.version_sets = grants.limit_sets, grants.version_sets
+        self.coordinator_version = grants.version
         return shares
 
     def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:

@@ -48,7 +48,10 @@ MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
 
 MOST_SETS, MOST_SET_MEMBERS = 5, 5
-"""Different sets of limits that grants name, and members of each, at most."""
+"""Different sets of limits, and versions of Sluice, that grants name, and members of each, at most."""
+
+MOST_VERSION = 64
+"""Characters of a version of Sluice, at most; the rest of a longer one is not read."""
 
 MOST_BROKERS = 100
 """Brokers that one message names, at most."""
@@ -207,6 +210,20 @@ class LimitSet(NamedTuple):
     names: tuple[str, ...]
 
 
+class VersionSet(NamedTuple):
+    """A version of Sluice that some members run.
+
+    Attributes:
+        version: The version; empty if it is unknown, as the members are of an earlier Sluice.
+        members: The number of members.
+        names: The members' names, at most `MOST_SET_MEMBERS`.
+    """
+
+    version: str
+    members: int
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MemberReport:
     """A member's report to the coordinator.
@@ -227,6 +244,7 @@ class MemberReport:
         gone: Numbers of limits that the member has removed.
         written: The limits that are written in the member.
         brokers: Brokers, as `host:port`, that lookup answers have named to the member; at most `MOST_BROKERS`.
+        version: The version of Sluice that the member runs; empty like `member`, and where it is unknown.
     """
 
     fleet: str
@@ -245,6 +263,7 @@ class MemberReport:
     gone: list[int] = field(default_factory=list)
     written: WrittenLimits = NO_LIMITS
     brokers: Sequence[str] = ()
+    version: str = ""
 
     def encode(self) -> bytes:
         """Return the bytes of this report."""
@@ -269,6 +288,7 @@ class MemberReport:
         body.gone.extend(self.gone)
         body.written.digest, body.written.total = self.written
         body.brokers.extend(self.brokers)
+        body.sluice_version = self.version
         return message.SerializeToString()
 
     @classmethod
@@ -301,6 +321,7 @@ class MemberReport:
             [_id(id_) for id_ in body.gone],
             WrittenLimits(body.written.digest, body.written.total),
             _brokers(body.brokers),
+            body.sluice_version[:MOST_VERSION],
         )
 
 
@@ -342,6 +363,9 @@ class Grants:
         limit_sets: The sets of limits that are written in members, where these differ, the most frequent first; at most
             `MOST_SETS`. Empty while all members have the same.
         brokers: Brokers that members have reported; at most `MOST_BROKERS`.
+        version: The version of Sluice that the coordinator runs; empty: an earlier one, which knows no versions.
+        version_sets: The versions that members run, where these differ, the most frequent first; at most `MOST_SETS`.
+            Empty while all members run the same.
     """
 
     fleet: str
@@ -352,6 +376,8 @@ class Grants:
     sent_at: int = 0
     limit_sets: tuple[LimitSet, ...] = ()
     brokers: Sequence[str] = ()
+    version: str = ""
+    version_sets: tuple[VersionSet, ...] = ()
 
     def encode(self) -> bytes:
         """Return the bytes of the grants."""
@@ -371,6 +397,9 @@ class Grants:
             packed_set = body.limit_sets.add(members=limit_set.members, names=limit_set.names)
             packed_set.written.digest, packed_set.written.total = limit_set.written
         body.brokers.extend(self.brokers)
+        body.sluice_version = self.version
+        for version, members, names in self.version_sets:
+            body.version_sets.add(version=version, members=members, names=names)
         return message.SerializeToString()
 
     @classmethod
@@ -387,8 +416,18 @@ class Grants:
         name = _name("member", body.coordinator)
         grants = [_grant(grant) for grant in body.grants if incarnation in (0, grant.incarnation)]
         limit_sets = tuple([_limit_set(limit_set) for limit_set in body.limit_sets[:MOST_SETS]])
-        brokers = _brokers(body.brokers)
-        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets, brokers)
+        return cls(
+            message.fleet,
+            name,
+            body.epoch,
+            body.members,
+            grants,
+            body.sent_at,
+            limit_sets,
+            _brokers(body.brokers),
+            body.sluice_version[:MOST_VERSION],
+            tuple([_version_set(version_set) for version_set in body.version_sets[:MOST_SETS]]),
+        )
 
 
 def _grant(packed: wire.Grant) -> Grant:
@@ -405,8 +444,16 @@ def _brokers(names: Sequence[str]) -> Sequence[str]:
 
 
 def _limit_set(packed: wire.LimitSet) -> LimitSet:
-    names = tuple([_name("member", name) for name in packed.names[:MOST_SET_MEMBERS]])
-    return LimitSet(WrittenLimits(packed.written.digest, packed.written.total), packed.members, names)
+    written = WrittenLimits(packed.written.digest, packed.written.total)
+    return LimitSet(written, packed.members, _members(packed.names))
+
+
+def _version_set(packed: wire.VersionSet) -> VersionSet:
+    return VersionSet(packed.version[:MOST_VERSION], packed.members, _members(packed.names))
+
+
+def _members(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple([_name("member", name) for name in names[:MOST_SET_MEMBERS]])
 
 
 def _introduction(packed: wire.Introduction) -> Introduction:

@@ -173,6 +173,7 @@ class Proxy:
                 announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
             )
             self._collector = self._make_collector()
+            self._collector.choose_limits(config.metrics_limits)
             self._export = self._make_export()
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
@@ -199,6 +200,7 @@ class Proxy:
             written=partial(_written_limits, policies),
             measure=lambda: self.engine.slices.measure(Work.FLEET),
             members=self._source.members,
+            version=importlib.metadata.version("pulsar-sluice"),
         )
 
     def _open_policies(self, file: FilePolicies, blocks: KeptBlocks) -> PolicyService:
@@ -414,7 +416,9 @@ class Proxy:
             try:
                 limits_changed = await self.service.take_file(file, compare, take_blocks)
                 choose_form(config.log)
-                return self._take_brokers(config) or limits_changed or blocks_changed
+                self._collector.choose_limits(config.metrics_limits)
+                others_chosen = config.metrics_limits != self.reloader.config.metrics_limits
+                return self._take_brokers(config) or limits_changed or blocks_changed or others_chosen
             finally:  # the values of an unchanged file are garbage now, of a changed one the table alone
                 self.engine.slices.run(Work.MEMORY, letting_go(values))
 
@@ -449,12 +453,13 @@ class Proxy:
         }
         return Checkup(
             brokers=self.readiness.asked,
-            broker_clock=None if self._forwarder is None else self._forwarder.broker.clock_ahead_s,
+            broker_clocks=None if self._forwarder is None else self._forwarder.broker.clocks_ahead_s,
             expiries=self._files.expiries,
             states=self.states,
             shortage=self.descriptors.shortage(),
             connections=config.max_connections,
             folders={key: folder for key, folder in folders.items() if folder is not None},
+            member=None if self.fleet is None else self.fleet.member,
             policies=self.engine.registry.policies,
             slices=self.engine.slices,
             clock=time.time,
