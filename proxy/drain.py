@@ -45,8 +45,8 @@ that clients with streams may still need."""
 AGAIN_NS: Final = NANOS_PER_SECOND
 """Time for which a client that comes is served at least, in which it opens its producers and consumers."""
 APART, APART_NS = 7, NANOS_PER_SECOND // 11
-"""Connections that have come together leave at so many times, this far apart: a client whose connections all leave at one
-moment opens its streams on another one that is about to leave."""
+"""Connections that have come together leave at so many times, this far apart: a client whose connections all leave at
+one moment opens its streams on another one that is about to leave."""
 LEAST_BACK: Final = 12
 MOST_BACK: Final = 9
 """Streams that have come back, and tenths of those that have left, from which on clients have no other address. Of two

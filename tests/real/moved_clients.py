@@ -30,8 +30,8 @@ the broker itself unloads a topic; and, seldom, of a write on a connection that 
 
 
 _OF_ENDS = re.compile(r'error="(connection closed|server error: ProducerBusy: [^"]*)"')
-"""The Go client's errors about a request for a stream that it has sent as its connection ends, which it makes again, and
-about the producer that the broker has of that connection for a moment longer."""
+"""The Go client's errors about a request for a stream that it has sent as its connection ends, which it makes again,
+and about the producer that the broker has of that connection for a moment longer."""
 
 
 class MovedClients:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pulsar
 import pytest
 
-from loadgen.real.process import ProcessFailed, PulsarServer, wait_until
+from loadgen.real.jars import ProcessFailed
+from loadgen.real.process import PulsarServer, wait_until
 from tests.real.arrivals import Arrival, Line, Watcher
 from tests.real.broker_record import KEEPER, Entry, read_record
 from tests.real.cluster_proxy import (
