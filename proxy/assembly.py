@@ -16,13 +16,14 @@ import structlog
 from fleet.messages import WrittenLimits
 from limiter.policies import LimitTally, Policies
 from proxy.addresses import Addresses
-from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
+from proxy.admin.app import Guards, Parts, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.fleet_namespace import FleetNamespace, may_make_namespaces
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import Connections, Listener, RequestLimits
 from proxy.admin.metrics import MetricsPage, SluiceCollector
 from proxy.admin.places import Places
+from proxy.admin.readiness import BrokerHealth, Readiness
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
@@ -162,18 +163,20 @@ class Proxy:
                 self.engine.identity,
             )
             self.reloader = self._make_reloader()
+            self.brokers = BrokerHealth(self.engine, self._look_at_states)
+            parts = (self.service, self.reloader, self.access, self.brokers)
             self.states = DegradedStates(
                 watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
-                announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
+                announced=[part.degraded for part in parts],
             )
-            self._collector = self._make_collector()
-            self._export = self._make_export()
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
             )
             self.addresses = Addresses(self.server, {} if successor is None else successor.sockets)
             self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
-            self.readiness = Readiness(self.engine, self.drain)
+            self.readiness = Readiness(self.engine, self.brokers, self.drain, self.states)
+            self._collector = self._make_collector()
+            self._export = self._make_export()
             unless_made.pop_all()
 
     def _make_handovers(self) -> Handovers | None:
@@ -232,6 +235,7 @@ class Proxy:
             policy_topic=self.policy_topic,
             states=self.states,
             room=self.kept.store.room,
+            readiness=self.readiness,
         )
 
     @property
@@ -262,6 +266,7 @@ class Proxy:
         await self.server.accept()
         self.kept.serve()
         self.readiness.is_accepting = True
+        self.brokers.look()
         self.engine.slices.heartbeat.start()
         self._files.expiry_log.start()
         self._loop = asyncio.get_running_loop()
@@ -329,6 +334,7 @@ class Proxy:
         if self.handovers is not None:
             self.handovers.refuse()
         self.readiness.is_accepting = False
+        self.brokers.stop()
         self.engine.slices.heartbeat.stop()
         self._files.expiry_log.stop()
         self._loop = None
@@ -416,6 +422,7 @@ class Proxy:
         self.engine.take_brokers(config)
         if self._forwarder is not None:
             self._forwarder.broker.take_brokers(config)
+        self.brokers.brokers_changed()
         structlog.get_logger().info("brokers changed", broker=", ".join(map(str, config.broker)))
         return True
 
@@ -435,7 +442,7 @@ class Proxy:
             "policies.store": None if config.policies.store is None else config.policies.store.parent,
         }
         return Checkup(
-            brokers=self.readiness.asked,
+            brokers=self.brokers.asked,
             broker_clock=None if self._forwarder is None else self._forwarder.broker.clock_ahead_s,
             expiries=self._files.expiries,
             states=self.states,
@@ -457,6 +464,7 @@ class Proxy:
             self._collector,
             self.engine.slices,
             self.engine.counters,
+            fresh=self.readiness.fresh,
             resource={
                 "service.name": "sluice",
                 "service.instance.id": self.config.proxy_id,

@@ -15,6 +15,7 @@ from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.limit_metrics import LimitMetrics, batched
 from proxy.admin.process_metrics import process_metrics
+from proxy.admin.readiness import Readiness
 from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
@@ -122,8 +123,8 @@ OF_COUNTERS = (
     _OfCounters("sluice_connections_ended", "Client connections by what ended them", ("cause",), CloseReason),
     _OfCounters(
         "sluice_broker_up",
-        "1 for each configured broker that answered a CONNECT at the latest look, else 0: a scrape has all asked, at "
-        "most each 5 s, and so does /readyz; absent before the first answer",
+        "1 for each configured broker that answered a CONNECT at the latest look, else 0: the start, scrapes and "
+        "/readyz have all asked, at most each 5 s",
         ("broker",),
         kind=GaugeMetricFamily,
     ),
@@ -280,11 +281,6 @@ def _of_counters(counters: Counters) -> Iterator[Metric]:
             yield _labelled(row.kind, row.name, row.text, row.labels, dict.fromkeys(row.words, 0) | value)
         else:
             yield row.kind(row.name, row.text, value=value)
-    yield _gauge(
-        "sluice_ready",
-        "1 while the process accepts clients, does not drain, and a configured broker answered at the latest look",
-        int(counters.ready and not counters.draining),
-    )
     yield _labelled(
         GaugeMetricFamily,
         "sluice_broker_round_trip_seconds",
@@ -374,6 +370,7 @@ class SluiceCollector(Collector):
         policy_topic: The topic by which the fleet's policies are changed, if they are.
         states: The degraded states.
         room: Counts the policies that are kept.
+        readiness: Decides whether the process is ready; None: it never is.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -387,11 +384,13 @@ class SluiceCollector(Collector):
         policy_topic: PolicyTopic | None = None,
         states: DegradedStates | None = None,
         room: Room | None = None,
+        readiness: Readiness | None = None,
     ) -> None:
         self._states = states or DegradedStates()
         self._fleet = fleet
         self._policy_topic = policy_topic
         self._room = room or Room(TenantShare())
+        self._readiness = readiness
         self._expiries = expiries
         self._engine = engine
         self._totals = totals
@@ -422,6 +421,12 @@ class SluiceCollector(Collector):
         yield from self._held()
         yield from self._limits.parts(self._engine.registry.limiters, self._engine.clock())
         yield from _of_counters(self._engine.counters)
+        yield _gauge(
+            "sluice_ready",
+            "1 while /readyz is 200: the process accepts clients, does not drain, a broker has answered since the start, "
+            "and no state of admin_access.not_ready_when lasts",
+            int(self._readiness is not None and self._readiness.problem() is None),
+        )
         yield from _loop(self._engine.counters, self._engine.slices, self._peaks)
         yield from process_metrics()
         yield _labelled(

@@ -50,6 +50,10 @@ class SharedWork(Generic[T]):
         finally:
             self.waiting -= 1
 
+    def forget(self) -> None:
+        """Hand the latest result out no more."""
+        self._until = 0.0
+
     async def _do(self) -> T:
         try:
             self.last = result = await self._work()

@@ -439,7 +439,7 @@ async def test_a_reload_takes_other_brokers_of_the_same_scheme(tmp_path: Path) -
     write("pulsar://127.0.0.1:1", "pulsar://127.0.0.1:2")
     proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
     await proxy.start()
-    await proxy.readiness.asked()
+    await proxy.brokers.asked()
     assert set(proxy.engine.counters.broker_up) == {"pulsar://127.0.0.1:1", "pulsar://127.0.0.1:2"}
     write("pulsar://127.0.0.1:3", "pulsar://127.0.0.1:2")
     with capture_logs() as lines:
