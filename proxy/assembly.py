@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from fleet.messages import WrittenLimits
-from limiter.policies import LimitTally, Policies
+from limiter.policies import Change, LimitTally, Policies
 from proxy.addresses import Addresses
 from proxy.admin.app import Guards, Parts, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
@@ -201,7 +201,7 @@ class Proxy:
     def _open_policies(self, file: FilePolicies, blocks: KeptBlocks) -> PolicyService:
         around = Around(
             before=self.intervals.change,
-            after=self.engine.policies_changed,
+            after=self._policies_changed,
             changed=self._changes.changed,
             handlers={PolicyKind.BLOCK: blocks},
             ready=self.intervals.lines_written,
@@ -211,6 +211,11 @@ class Proxy:
             return PolicyService(self.engine.registry.policies, file, self.kept.store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
+
+    def _policies_changed(self, changes: Iterable[Change], now: int) -> None:
+        changed = list(changes)
+        self.engine.policies_changed(changed, now)
+        self.engine.slices.run(Work.SCRAPES, self.totals.expecting_changed(changed), later=True)
 
     def _make_reloader(self) -> Reloader:
         return Reloader(
@@ -250,6 +255,7 @@ class Proxy:
             StartError: If one cannot be had.
         """
         self.intervals.start()
+        self.engine.slices.run(Work.SCRAPES, self.totals.expecting(self.engine.registry.policies))
         await self._forget_needless()
         admin = await self._bind_admin()
         listen = await self.addresses.bind_for_clients()

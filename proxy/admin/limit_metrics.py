@@ -1,12 +1,16 @@
-"""Metrics of single limits: of the fullest ones, as many as a scrape has room for."""
+"""Metrics of single limits: of the fullest ones, as many as a scrape has room for, then of those not yet in use."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from limiter.levels import LEVELS
+from limiter.levels import LEVELS, Level, SettingRecord
 from limiter.limiter import Limiter, Scope
+from limiter.policies import Policies
+from limiter.token_bucket import DIRECTIONS, Limit, Rate
 from proxy.admin.in_force import FullestLimits
 from proxy.observe.log_lines import in_force
 
@@ -25,6 +29,7 @@ _LIMITERS, _SHOWN = 20, 4
 """Limiters that are looked at, and that are shown, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")
 _UNITS: Final = ("messages", "bytes")
+_PARTITION: Final = re.compile(r"-partition-(?:0|[1-9]\d*)$")
 T = TypeVar("T")
 
 
@@ -34,9 +39,19 @@ class LimitMetrics:
     Use is the time that the limit needs for the entries that have passed. A limit on which streams wait is full.
     A limit that is shown keeps its place for `PLACE_NS`. Names that a terminal would obey are not shown: escaped, two
     of them could be the same label, which Prometheus refuses with the whole scrape.
+
+    Places that are left go to limits of the configuration that no stream has used yet, with the use 0: so each series
+    is there before the limit's first message, as far as the limit's name is in the configuration.
+
+    Args:
+        policies: The values in force.
+        is_of_fleet: Whether a fleet shares limits. The rate of such a limit in this process is not known before its
+            first use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, policies: Policies, *, is_of_fleet: bool = False) -> None:
+        self._policies = policies
+        self._is_of_fleet = is_of_fleet
         self._before: dict[Limiter, float] = {}
         """The use of each limiter at the look before; replaced at each look."""
         self._places: dict[Limiter, int] = {}
@@ -47,9 +62,12 @@ class LimitMetrics:
         used: dict[Limiter, float] = {}
         places = {limiter: since for limiter, since in self._places.items() if now - since < PLACE_NS}
         wide, others = FullestLimits(MOST_LIMITS), FullestLimits(MOST_LIMITS)
+        unused: dict[Names, UnusedLimit] = {}
+        yield from self._candidates(unused)
         for some in batched(list(limiters.values()), _LIMITERS):
             for limiter in some:
                 scope = limiter.scope
+                unused.pop((scope.direction, scope.level, _whole_topic(scope.name)), None)
                 if scope.level in HIDDEN or len(scope.name) > LONGEST_NAME or not scope.name.isprintable():
                     continue
                 used[limiter] = seconds = seconds_used(limiter)
@@ -60,7 +78,62 @@ class LimitMetrics:
         self._before = used
         chosen = [limiters[each.scope] for each in (*wide.first(), *others.first()) if each.scope in limiters]
         self._places = {limiter: places.get(limiter, now) for limiter in chosen}
-        yield from _metrics(chosen, now)
+        yield from _metrics(chosen, _fitting(unused.values(), chosen), now)
+
+    def _candidates(self, unused: "dict[Names, UnusedLimit]") -> Iterator[None]:
+        """Add limits of the configuration: of each setting twice as many as there are places, as some are in use."""
+        for direction in DIRECTIONS:
+            for level, record in _NAMED_AS_WRITTEN:
+                is_known = not (self._is_of_fleet and level.may_be_shared)
+                for name, value in islice(self._policies.by_name(direction, record.word).items(), 2 * MOST_LIMITS):
+                    is_of_one = not (record.is_each(name) or record.is_pattern(name))
+                    if is_of_one and value.limit and len(name) <= LONGEST_NAME and name.isprintable():
+                        labels = (direction, level.word, name, value.limit.mode)
+                        unused[labels[:3]] = UnusedLimit(labels, value.limit, is_known)
+                yield
+
+
+Names = tuple[str, str, str]
+"""Direction, level and name of a limit."""
+
+
+class UnusedLimit(NamedTuple):
+    """A limit of the configuration that no stream has used yet.
+
+    Attributes:
+        labels: Direction, level, name and mode.
+        limit: Its value.
+        is_known: Whether the rate that it will have in this process is that of the value.
+    """
+
+    labels: tuple[str, str, str, str]
+    limit: Limit
+    is_known: bool
+
+
+def _named_as_written() -> Iterator[tuple[Level, SettingRecord]]:
+    """Yield the settings whose names are those of the limits that they set, with their levels."""
+    for level in LEVELS:
+        for record in level.settings:
+            parts = tuple(part for limited in level.limited for part in (limited, limited.by) if part in record.named)
+            if level.word not in HIDDEN and len(parts) == len(record.named) == len(level.limited):
+                yield level, record
+
+
+_NAMED_AS_WRITTEN: Final = tuple(_named_as_written())
+
+
+def _fitting(unused: Iterable[UnusedLimit], chosen: Sequence[Limiter]) -> list[UnusedLimit]:
+    """Return as many unused limits as the chosen ones leave places."""
+    in_use = sum(limiter.scope.level in WIDE for limiter in chosen)
+    wide = [each for each in unused if each.labels[1] in WIDE]
+    others = [each for each in unused if each.labels[1] not in WIDE]
+    return [*wide[: MOST_LIMITS - in_use], *others[: MOST_LIMITS - (len(chosen) - in_use)]]
+
+
+def _whole_topic(name: str) -> str:
+    """Return the topic as limits name it: a limit of a partitioned topic is one for each partition."""
+    return _PARTITION.sub("", name) if "-partition-" in name else name
 
 
 def seconds_used(limiter: Limiter) -> float:
@@ -73,8 +146,8 @@ def seconds_used(limiter: Limiter) -> float:
     )
 
 
-def _metrics(chosen: list[Limiter], now: int) -> Iterator[Metric]:
-    for kind, name, text, labels, read in _METRICS:
+def _metrics(chosen: list[Limiter], unused: list[UnusedLimit], now: int) -> Iterator[Metric]:
+    for kind, name, text, labels, read, unused_value in _METRICS:
         for some in batched(chosen, _SHOWN):
             family = kind(name, text, labels=(*_LABELS, *labels))
             for limiter in some:
@@ -82,6 +155,12 @@ def _metrics(chosen: list[Limiter], now: int) -> Iterator[Metric]:
                 key = (scope.direction, scope.level, scope.name, limiter.limit.mode)
                 for label, value in read(limiter, now):
                     family.add_metric((*key, *label), value)
+            yield family
+        for others in batched(unused, _SHOWN) if unused else ():
+            family = kind(name, text, labels=(*_LABELS, *labels))
+            for each in others:
+                for label, value in unused_value(each):
+                    family.add_metric((*each.labels, *label), value)
             yield family
 
 
@@ -112,6 +191,18 @@ def _waiting(limiter: Limiter, _now: int) -> Values:
     yield (), len(limiter.waiters)
 
 
+def _unused_units(value: Callable[[Rate], float], *, needs_share: bool) -> Callable[[UnusedLimit], Values]:
+    def read(unused: UnusedLimit) -> Values:
+        rates = (unused.limit.messages, unused.limit.size) if unused.is_known or not needs_share else ()
+        return (((unit,), value(rate)) for unit, rate in zip(_UNITS, rates, strict=False) if rate)
+
+    return read
+
+
+def _none_yet(_unused: UnusedLimit) -> Values:
+    yield (), 0.0
+
+
 _METRICS: Final = (
     (
         GaugeMetricFamily,
@@ -119,6 +210,7 @@ _METRICS: Final = (
         "Messages or metered bytes per second that a limit lets pass in this process",
         ("unit",),
         _rates,
+        _unused_units(lambda rate: rate.per_second, needs_share=True),
     ),
     (
         GaugeMetricFamily,
@@ -126,6 +218,7 @@ _METRICS: Final = (
         "Messages or metered bytes that a limit lets pass at once in this process",
         ("unit",),
         _bursts,
+        _unused_units(lambda rate: rate.burst, needs_share=True),
     ),
     (
         CounterMetricFamily,
@@ -133,6 +226,7 @@ _METRICS: Final = (
         "Messages or metered bytes that a limit has let pass",
         ("unit",),
         _used,
+        _unused_units(lambda _: 0.0, needs_share=False),
     ),
     (
         CounterMetricFamily,
@@ -140,8 +234,9 @@ _METRICS: Final = (
         "Time that streams waited on a limit",
         (),
         _throttled,
+        _none_yet,
     ),
-    (GaugeMetricFamily, "sluice_limit_waiting_streams", "Streams that wait on a limit", (), _waiting),
+    (GaugeMetricFamily, "sluice_limit_waiting_streams", "Streams that wait on a limit", (), _waiting, _none_yet),
 )
 
 

@@ -33,7 +33,9 @@ admin address serves them, and so does the address of `metrics:`, without token 
   and so are names with control characters. A label's fixed words are listed below its metric;
   `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
 - **Counters** only grow, until the process ends. **Gauges** go up and down, and no scrape changes
-  them. Series exist before their first event, where the words of their labels are known.
+  them. Series exist before their first event: for each word below, and for the tenants,
+  namespaces and limits that the configuration names, as far as the bounds above have room. A limit
+  that a fleet shares has its rate and its burst from its first use on.
 - **Several processes** have an address each, with the numbers of that process
   ([processes.md](processes.md)).
 
@@ -71,6 +73,8 @@ _SECTIONS = (
 """Headings, and the beginnings of the names below them; the first that fits counts."""
 _BUILD = "sluice_build_info"
 """Its labels are those of one build."""
+_BROKER = "broker"
+"""A label whose words are those of one configuration."""
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
@@ -107,7 +111,7 @@ def _entry(family: Metric) -> str:
     lines = [f"- {names}, {family.type}: {family.documentation}."]
     for label in labels_of(family):
         words = sorted({sample.labels[label] for sample in family.samples})
-        if words and family.name != _BUILD:
+        if words and family.name != _BUILD and label != _BROKER:
             lines.append(f"  - {label}: {', '.join(f'`{word}`' for word in words)}")
     return "".join(f"{_wrapped(line)}\n" for line in lines)
 

@@ -220,13 +220,14 @@ async def test_what_is_no_request_is_answered_and_does_not_fill_the_log(
     said: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
-    proxy = Proxy(given("127.0.0.1:1"))
-    _, admin = await proxy.start()
-    reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
-    writer.write(said)
-    assert b" 400 " in await reader.readline()
-    writer.close()
-    await proxy.stop()
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(given(broker))
+        _, admin = await proxy.start()
+        reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
+        writer.write(said)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        await proxy.stop()
     structlog.reset_defaults()
     assert capfd.readouterr().err == ""
     assert caplog.records == []
@@ -236,14 +237,15 @@ async def test_a_client_that_leaves_within_its_request_does_not_fill_the_log(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
-    proxy = Proxy(given("127.0.0.1:1"))
-    _, admin = await proxy.start()
-    reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
-    writer.write(POST + b"Content-Length: 50\r\n\r\n{")
-    writer.write_eof()
-    assert await reader.read() == b""
-    writer.close()
-    await proxy.stop()
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(given(broker))
+        _, admin = await proxy.start()
+        reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
+        writer.write(POST + b"Content-Length: 50\r\n\r\n{")
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        await proxy.stop()
     structlog.reset_defaults()
     assert capfd.readouterr().err == ""
     assert caplog.records == []
