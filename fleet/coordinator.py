@@ -7,14 +7,15 @@
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
 
 from fleet.messages import (
     FULL_MESSAGE,
     GRANT_BYTES,
     HELD_BYTES,
     MOST_BROKERS,
+    MOST_LISTED,
     MOST_SET_MEMBERS,
     MOST_SETS,
     SHARE_BYTES,
@@ -22,6 +23,7 @@ from fleet.messages import (
     Grants,
     LimitSet,
     MemberReport,
+    MemberStatus,
     WrittenLimits,
 )
 from fleet.settings import FleetSettings
@@ -32,22 +34,6 @@ MOST_MEMBERS = 1000
 
 MOST_ENDED = 10_000
 """Ended sessions that are remembered, at most: a late report of one does not begin a new session."""
-
-
-class MemberStatus(NamedTuple):
-    """One member as the coordinator knows it.
-
-    Attributes:
-        name: The member's name, for people.
-        incarnation: The run of the member.
-        silent_ns: Nanoseconds since a report of the member was last heard.
-        limits: The number of the member's shares.
-    """
-
-    name: str
-    incarnation: int
-    silent_ns: int
-    limits: int
 
 
 class _Session:
@@ -126,6 +112,8 @@ class Coordinator:
         self.deposed = False
         self.limit_sets: tuple[LimitSet, ...] = ()
         self._has_new_limits = False
+        self._has_new_members = False
+        self._listed_at = now
         self._brokers: dict[str, None] = {}  # those that members have reported since the last grants
         self.dropped: Counter[str] = Counter()
         self._whole_at = now + settings.lease_ns * 204 // 100
@@ -188,10 +176,28 @@ class Coordinator:
 
     def members(self, now: int) -> list[MemberStatus]:
         """Return the status of each member."""
+        return self._statuses(self._sessions.values(), now)
+
+    def _statuses(self, sessions: Iterable[_Session], now: int) -> list[MemberStatus]:
+        twins = self.names_taken_twice()
         return [
-            MemberStatus(session.name, session.incarnation, now - session.heard_at, session.shares.total)
-            for session in self._sessions.values()
+            MemberStatus(
+                session.name,
+                session.incarnation,
+                now - session.heard_at,
+                session.shares.total,
+                has_twin=session.name in twins,
+            )
+            for session in sessions
         ]
+
+    def _roster(self, now: int) -> Sequence[MemberStatus]:
+        """Return the list of members for the next message, once in a lease and when members have come or gone."""
+        if now < self._listed_at + self.settings.lease_ns and not self._has_new_members:
+            return []
+        self._listed_at, self._has_new_members = now, False
+        first = nsmallest(MOST_LISTED, self._sessions.values(), key=lambda session: (session.name, session.incarnation))
+        return self._statuses(first, now)
 
     def names_taken_twice(self) -> dict[str, int]:
         """Return the names that several members have, and how many members have each.
@@ -245,7 +251,7 @@ class Coordinator:
         shares = self.table.join(report.member, brings=not had_session and now < self._whole_at)
         session = _Session(report, shares, now)
         self._sessions[incarnation] = session
-        self._has_new_limits = True
+        self._has_new_limits = self._has_new_members = True
         return session
 
     def _answer_by_void(self, report: MemberReport) -> None:
@@ -263,7 +269,7 @@ class Coordinator:
         """End a member's session, and free its shares for others."""
         self.table.leave(session.shares)
         del self._sessions[session.incarnation]
-        self._has_new_limits = True
+        self._has_new_limits = self._has_new_members = True
         self._ended.pop(session.incarnation, None)
         self._ended[session.incarnation] = session.since
         if len(self._ended) > MOST_ENDED:
@@ -298,11 +304,25 @@ class Coordinator:
         self._announce = False
         brokers = tuple(self._brokers)
         self._brokers.clear()
-        return [self._message(grants, () if number else brokers) for number, grants in enumerate(messages)]
+        roster = self._roster(now) if messages else ()
+        return [
+            self._message(grants) if number else self._message(grants, brokers, roster)
+            for number, grants in enumerate(messages)
+        ]
 
-    def _message(self, grants: list[Grant], brokers: Sequence[str] = ()) -> Grants:
-        fleet, members = self.settings.fleet, len(self._sessions)
-        return Grants(fleet, self.name, self.epoch, members, grants, limit_sets=self.limit_sets, brokers=brokers)
+    def _message(
+        self, grants: list[Grant], brokers: Sequence[str] = (), roster: Sequence[MemberStatus] = ()
+    ) -> Grants:
+        return Grants(
+            self.settings.fleet,
+            self.name,
+            self.epoch,
+            len(self._sessions),
+            grants,
+            limit_sets=self.limit_sets,
+            brokers=brokers,
+            roster=roster,
+        )
 
     def _grants(self, now: int) -> Iterator[Grant]:
         for incarnation, sequence in self._to_void.items():

@@ -134,8 +134,22 @@ class Grant(_message.Message):
     held: _containers.RepeatedCompositeFieldContainer[Held]
     def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., shares: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
+class MemberStatus(_message.Message):
+    __slots__ = ("name", "incarnation", "silent_ns", "limits", "has_twin")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SILENT_NS_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    HAS_TWIN_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    silent_ns: int
+    limits: int
+    has_twin: bool
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., silent_ns: _Optional[int] = ..., limits: _Optional[int] = ..., has_twin: _Optional[bool] = ...) -> None: ...
+
 class Grants(_message.Message):
-    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "limit_sets", "brokers")
+    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "limit_sets", "brokers", "roster")
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +157,7 @@ class Grants(_message.Message):
     SENT_AT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_SETS_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
     coordinator: str
     epoch: int
     members: int
@@ -150,4 +165,5 @@ class Grants(_message.Message):
     sent_at: int
     limit_sets: _containers.RepeatedCompositeFieldContainer[LimitSet]
     brokers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., limit_sets: _Optional[_Iterable[_Union[LimitSet, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+    roster: _containers.RepeatedCompositeFieldContainer[MemberStatus]
+    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., limit_sets: _Optional[_Iterable[_Union[LimitSet, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ..., roster: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ...) -> None: ...

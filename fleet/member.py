@@ -33,6 +33,7 @@ from fleet.messages import (
     LimitSet,
     LimitShare,
     MemberReport,
+    MemberStatus,
     Quota,
     QuotaPool,
     ShareKey,
@@ -220,6 +221,7 @@ class FleetMember:
 
     Attributes:
         limit_sets: The sets of limits that are written in members, where these differ, by the latest grants.
+        roster, listed_at: The latest list of members, and when it came; 0 before the first.
         lease_until: When the lease ends or ended; `FOREVER` while isolated. It becomes earlier when an isolated member
             reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
@@ -243,6 +245,8 @@ class FleetMember:
     ) -> None:
         self.settings = settings
         self.limit_sets: tuple[LimitSet, ...] = ()
+        self.roster: Sequence[MemberStatus] = ()
+        self.listed_at = 0
         self._written = written
         self.name = name
         self.incarnation = incarnation
@@ -344,6 +348,8 @@ class FleetMember:
             if grant.incarnation == self.incarnation:
                 shares += self._take_grant(grant, now)
         self.limit_sets = grants.limit_sets
+        if grants.roster:
+            self.roster, self.listed_at = grants.roster, now
         return shares
 
     def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:

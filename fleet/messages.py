@@ -50,6 +50,9 @@ MOST_LIMITERS = 200_000
 MOST_SETS, MOST_SET_MEMBERS = 5, 5
 """Different sets of limits that grants name, and members of each, at most."""
 
+MOST_LISTED = 100
+"""Members in a list of members (`Grants.roster`), at most: with long names, a thirtieth of a message."""
+
 MOST_BROKERS = 100
 """Brokers that one message names, at most."""
 
@@ -327,6 +330,24 @@ class Grant:
     held: dict[int, Quota] = field(default_factory=dict)
 
 
+class MemberStatus(NamedTuple):
+    """One member as the coordinator knows it.
+
+    Attributes:
+        name: The member's name, for people.
+        incarnation: The run of the member.
+        silent_ns: Nanoseconds since a report of the member was last heard.
+        limits: The number of the member's shares.
+        has_twin: Another member has the same name.
+    """
+
+    name: str
+    incarnation: int
+    silent_ns: int
+    limits: int
+    has_twin: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Grants:
     """The coordinator's message to all members. Each member takes its own grant.
@@ -342,6 +363,7 @@ class Grants:
         limit_sets: The sets of limits that are written in members, where these differ, the most frequent first; at most
             `MOST_SETS`. Empty while all members have the same.
         brokers: Brokers that members have reported; at most `MOST_BROKERS`.
+        roster: The members, for people, at most `MOST_LISTED`; empty in most messages.
     """
 
     fleet: str
@@ -352,6 +374,7 @@ class Grants:
     sent_at: int = 0
     limit_sets: tuple[LimitSet, ...] = ()
     brokers: Sequence[str] = ()
+    roster: Sequence[MemberStatus] = ()
 
     def encode(self) -> bytes:
         """Return the bytes of the grants."""
@@ -371,6 +394,8 @@ class Grants:
             packed_set = body.limit_sets.add(members=limit_set.members, names=limit_set.names)
             packed_set.written.digest, packed_set.written.total = limit_set.written
         body.brokers.extend(self.brokers)
+        for member in self.roster:
+            body.roster.add(**member._asdict())
         return message.SerializeToString()
 
     @classmethod
@@ -388,7 +413,8 @@ class Grants:
         grants = [_grant(grant) for grant in body.grants if incarnation in (0, grant.incarnation)]
         limit_sets = tuple([_limit_set(limit_set) for limit_set in body.limit_sets[:MOST_SETS]])
         brokers = _brokers(body.brokers)
-        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets, brokers)
+        roster = tuple([_status(member) for member in body.roster[:MOST_LISTED]])
+        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets, brokers, roster)
 
 
 def _grant(packed: wire.Grant) -> Grant:
@@ -402,6 +428,11 @@ def _grant(packed: wire.Grant) -> Grant:
 
 def _brokers(names: Sequence[str]) -> Sequence[str]:
     return tuple([_name("broker", name) for name in names[:MOST_BROKERS]])
+
+
+def _status(packed: wire.MemberStatus) -> MemberStatus:
+    name = _name("member", packed.name)
+    return MemberStatus(name, packed.incarnation, min(packed.silent_ns, MOST), packed.limits, packed.has_twin)
 
 
 def _limit_set(packed: wire.LimitSet) -> LimitSet:

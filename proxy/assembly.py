@@ -42,6 +42,7 @@ from proxy.kept_state import KeptState
 from proxy.limit_sharing import LimitSharing
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
+from proxy.observe.limit_history import LimitHistory
 from proxy.observe.log_lines import AddressKeyError
 from proxy.observe.log_writer import LogTrouble
 from proxy.observe.operator_log import choose_form
@@ -175,6 +176,9 @@ class Proxy:
             self.addresses = Addresses(self.server, {} if successor is None else successor.sockets)
             self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
             self.readiness = Readiness(self.engine, self.brokers, self.drain, self.states)
+            self.history = LimitHistory(
+                self.engine.registry.limiters, self.engine.journal, self.engine.slices, self.engine.clock
+            )
             self._collector = self._make_collector()
             self._export = self._make_export()
             unless_made.pop_all()
@@ -241,6 +245,7 @@ class Proxy:
             states=self.states,
             room=self.kept.store.room,
             readiness=self.readiness,
+            history=self.history,
         )
 
     @property
@@ -273,6 +278,7 @@ class Proxy:
         self.kept.serve()
         self.readiness.is_accepting = True
         self.brokers.look()
+        self.history.start()
         self.engine.slices.heartbeat.start()
         self._files.expiry_log.start()
         self._loop = asyncio.get_running_loop()
@@ -341,6 +347,7 @@ class Proxy:
             self.handovers.refuse()
         self.readiness.is_accepting = False
         self.brokers.stop()
+        self.history.stop()
         self.engine.slices.heartbeat.stop()
         self._files.expiry_log.stop()
         self._loop = None
@@ -487,6 +494,7 @@ class Proxy:
             self._blocks,
             self._run(),
             self.reloader,
+            self.history,
             forwarder=self._forwarder,
             fleet=self.fleet,
             policy_topic=self.policy_topic,

@@ -37,6 +37,7 @@ from proxy.degraded import DegradedStates
 from proxy.drain import DrainService
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
+from proxy.observe.limit_history import LimitHistory
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
@@ -93,6 +94,7 @@ class Parts:
         blocks: The blocks.
         run: The run of the proxy.
         reloader: The configuration.
+        history: The last hour of limits in use.
         forwarder: Passes on to the broker's admin what Sluice does not serve, if configured.
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
@@ -105,6 +107,7 @@ class Parts:
     blocks: BlockDesk
     run: Run
     reloader: Reloader
+    history: LimitHistory
     forwarder: Forwarder | None = None
     fleet: FleetService | None = None
     policy_topic: PolicyTopic | None = None
@@ -144,7 +147,7 @@ def admin_app(
             _readyz(readiness, in_force),
             *ConsoleRest(parts.run.proxy_id, parts.run.version).routes(),
             *StreamRest(engine, in_force).routes(),
-            *LimiterRest(engine).routes(),
+            *LimiterRest(engine, parts.history).routes(),
             *pulsar_routes(parts.service),
             *own_routes(parts.service, parts.blocks, in_force),
             *OpenApiRest(parts.run.version).routes(),

@@ -27,6 +27,7 @@ from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
 from proxy.limit_state import Found
 from proxy.observe.access_log import AccessLog
+from proxy.observe.limit_history import LimitHistory
 from proxy.observe.totals import DELAY_BOUNDS_NS, OTHERS, DirectionTotals, LevelTotals, NamespaceTotals
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
@@ -418,6 +419,7 @@ class SluiceCollector(Collector):
         states: The degraded states.
         room: Counts the policies that are kept.
         readiness: Decides whether the process is ready; None: it never is.
+        history: The last hour of limits in use; None: of none.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -432,12 +434,14 @@ class SluiceCollector(Collector):
         states: DegradedStates | None = None,
         room: Room | None = None,
         readiness: Readiness | None = None,
+        history: LimitHistory | None = None,
     ) -> None:
         self._states = states or DegradedStates()
         self._fleet = fleet
         self._policy_topic = policy_topic
         self._room = room or Room(TenantShare())
         self._readiness = readiness
+        self._history = history
         self._expiries = expiries
         self._engine = engine
         self._totals = totals
@@ -470,8 +474,8 @@ class SluiceCollector(Collector):
         yield from _of_counters(self._engine.counters, self._words())
         yield _gauge(
             "sluice_ready",
-            "1 while /readyz is 200: the process accepts clients, does not drain, a broker has answered since the start, "
-            "and no state of admin_access.not_ready_when lasts",
+            "1 while /readyz is 200: the process accepts clients, does not drain, a broker has answered since the "
+            "start, and no state of admin_access.not_ready_when lasts",
             int(self._readiness is not None and self._readiness.problem() is None),
         )
         yield from _loop(self._engine.counters, self._engine.slices, self._peaks)
@@ -508,6 +512,13 @@ class SluiceCollector(Collector):
             self._engine.shared.unsent.size,
         )
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
+        with_history, without = (0, 0) if self._history is None else (len(self._history), self._history.left_out)
+        yield _gauge("sluice_limit_histories", "Limits whose last hour is kept for the console", with_history)
+        yield _gauge(
+            "sluice_limit_histories_left_out",
+            "Limits in use whose last hour is not kept, as those of as many others are as there may be",
+            without,
+        )
         yield _gauge("sluice_limiter_debts_bytes", "Bytes of limiters without streams", self._engine.registry.debts)
         yield _counter(
             "sluice_limiters_forgiven",

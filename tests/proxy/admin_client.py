@@ -23,6 +23,7 @@ from proxy.counters import Counters
 from proxy.degraded import DegradedStates
 from proxy.files import FileReader
 from proxy.observe.access_log import AccessLog
+from proxy.observe.limit_history import LimitHistory
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
@@ -81,8 +82,11 @@ class Admin:
             slices=self.engine.slices,
             clock=self.clock,
         )
+        engine = self.engine
+        self.history = LimitHistory(engine.registry.limiters, engine.journal, engine.slices, engine.clock)
+        desk = BlockDesk(self.service, kept)
         self.parts = Parts(
-            self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder, checkup=checkup
+            self.service, desk, run, self.reloader, self.history, forwarder=self.forwarder, checkup=checkup
         )
         self.app = admin_app(self.engine, self.metrics, self.readiness, self.parts, guards)
         self.client = TestClient(TestServer(self.app))

@@ -55,9 +55,7 @@ def of(name: str, /, **labels: str) -> frozenset[tuple[str, str]]:
 
 async def test_first_scrape_has_a_sample_of_each_family(tmp_path: Path) -> None:
     async with broker_on_loopback() as broker:
-        found = await scraped(
-            broker=f"pulsar://{broker}", limits=LIMITS, authentication=token_files(tmp_path)
-        )
+        found = await scraped(broker=f"pulsar://{broker}", limits=LIMITS, authentication=token_files(tmp_path))
     assert {name for name, samples in found.items() if not samples} == NOT_SWITCHED_ON
     assert found["sluice_ready"] == {of("sluice_ready"): 1}
     assert found["sluice_broker_up"] == {of("sluice_broker_up", broker=f"pulsar://{broker}"): 1}
@@ -162,7 +160,9 @@ def test_expected_names_leave_room_for_names_with_messages(monkeypatch: pytest.M
     monkeypatch.setattr("proxy.observe.totals.MOST_TENANTS", 2)
     limits = {"namespaces": {f"t{number}/n": {"publish": {"messages": 1}} for number in range(9)}}
     found = NamespaceTotals()
-    for _ in found.expecting(policies_of(Config.model_validate({"broker": "pulsar://b:6650", "limits": limits}).limits)):
+    for _ in found.expecting(
+        policies_of(Config.model_validate({"broker": "pulsar://b:6650", "limits": limits}).limits)
+    ):
         pass
     assert {tenant for tenant, _, _ in found.by_name} == {"t0", "t1", "t2"}
     assert {tenant for tenant, _ in found.delays} == {"t0", "t1", "_others"}

@@ -337,9 +337,9 @@ async def test_ready_is_who_reaches_one_of_the_brokers_by_tls(cluster: Cluster) 
         problems = []
         for brokers in (both, both[:1], f"pulsar+ssl://{plain}"):
             proxy = await stack.enter_async_context(proxy_of(brokers, broker_tls=cluster.tls()))
-            brokers = BrokerHealth(proxy.engine)
-            await brokers.fresh()
-            problems.append(brokers.problem or "")
+            health = BrokerHealth(proxy.engine)
+            await health.fresh()
+            problems.append(health.problem or "")
         assert problems[0] == ""
         assert problems[1].startswith(f"broker pulsar+ssl://{wrong} does not answer: shows a certificate for another")
         assert "name its TLS port (brokerServicePortTls)" in problems[2]
