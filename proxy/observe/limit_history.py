@@ -9,6 +9,7 @@ its last stream, and come back: the ring stays. Rings are floats in an array, so
 import asyncio
 import time
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -103,6 +104,8 @@ class LimitHistory:
         self._clock, self._wall = clock, wall
         self._rings: dict[LimitName, _Ring] = {}
         self._sampled_at = clock()
+        self._ends: deque[int] = deque(maxlen=SAMPLES + 1)
+        """When samples were taken, or are being taken, by the clock; a ring has those of the latest ones."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_sampling = False
         self.left_out = 0
@@ -127,14 +130,15 @@ class LimitHistory:
         ring = self._rings.get(name)
         if ring is None:
             return None
-        count, since_s = len(ring.samples) // _VALUES, (self._clock() - ring.at) / 1e9
-        values = [ring.samples[each * _VALUES : (each + 1) * _VALUES] for each in range(count)]
-        samples = [Sample(since_s + STEP_S * (count - number), *value) for number, value in enumerate(values, 1)]
-        return ring.scope, samples
+        now, count = self._clock(), len(ring.samples) // _VALUES
+        ends = [end for end in self._ends if end <= ring.at][-count:] if count else []
+        values = [ring.samples[at : at + _VALUES] for at in range(0, len(ring.samples), _VALUES)]
+        return ring.scope, [Sample((now - end) / 1e9, *value) for end, value in zip(ends, values, strict=True)]
 
     def sampling(self) -> Iterator[None]:
         """Take a sample of each limit, a unit of work in each step."""
         now, gone = self._clock(), list[_Ring]()
+        self._ends.append(now)
         for number, (name, ring) in enumerate(list(self._rings.items()), 1):
             limiter = self._limiters.get(ring.scope)
             ring.add(limiter, now)

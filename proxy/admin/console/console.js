@@ -516,6 +516,7 @@ async function refreshLimit() {
   const by = limit.author ? `, by ${visible(limit.author)}` : "";
   const origin = limit.origin ? `set by ${word(limit.origin)}${by}` : `from ${word(found?.source ?? limit.source ?? "elsewhere")}; a change here is for this ${word(level)} alone`;
   await readHour(limit, json.monotonic_ms);
+  if (limit !== state.limit) return;
   setText(at("limit-note"), `${found ? `${values(found.in_force.messages_per_s, found.in_force.bytes_per_s)} in force, ${found.mode}; ` : "Not at work now; "}${origin}.`);
   Object.assign(limit, { under, waiting: found?.waiting_streams ?? 0 });
   showEffect();
@@ -533,7 +534,7 @@ async function readHour(limit, now) {
 }
 
 function showChart(limit, now) {
-  const hour = (state.limit.hour ?? []).filter((sample) => now - sample.at < HOUR_MS);
+  const hour = (limit.hour ?? []).filter((sample) => now - sample.at < HOUR_MS);
   const since = hour.at(-1)?.at ?? -Infinity;
   const known = [...hour, ...(state.histories.get(keyOf(limit)) ?? []).filter((sample) => sample.at > since)];
   const first = known[0]?.at ?? now;

@@ -78,6 +78,9 @@ def test_hour_is_kept_and_no_more(make_world: Make) -> None:
     for number in range(SAMPLES + 5):
         minutes.minute(client, 1, start=number)
     assert minutes.rates() == [1] * SAMPLES
+    minutes.world.advance(60)
+    minutes.history._ends.append(minutes.world.clock())
+    assert minutes.rates() == [1] * SAMPLES, "a sample that is being taken is not there yet"
 
 
 def test_limit_whose_limiter_comes_back_goes_on(make_world: Make) -> None:
