@@ -310,9 +310,7 @@ class Coordinator:
             for number, grants in enumerate(messages)
         ]
 
-    def _message(
-        self, grants: list[Grant], brokers: Sequence[str] = (), roster: Sequence[MemberStatus] = ()
-    ) -> Grants:
+    def _message(self, grants: list[Grant], brokers: Sequence[str] = (), roster: Sequence[MemberStatus] = ()) -> Grants:
         return Grants(
             self.settings.fleet,
             self.name,

@@ -881,7 +881,7 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 def _from_zero(words: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
     """Return the counts, with a 0 for each word that has not been counted."""
-    return dict.fromkeys(words, 0) | counts
+    return {**dict.fromkeys(words, 0), **counts}
 
 
 def _labelled(

@@ -1,6 +1,6 @@
 """The last hour of limits in use: what each let pass, minute by minute, for whoever looks at it afterwards.
 
-    each minute: limiters ─▶ LimitHistory.sampling, in slices ─▶ a ring of 60 samples per limit ─▶ /sluice/limiters/history
+    each minute: limiters ─▶ LimitHistory.sampling, in slices ─▶ 60 samples per limit ─▶ /sluice/limiters/history
 
 A limit gets its ring when it is in use, and keeps it until it has passed nothing for an hour. The limiter may go with
 its last stream, and come back: the ring stays. Rings are floats in an array, some 900 bytes for a limit.

@@ -123,8 +123,8 @@ class ShownPolicies(TypedDict):
 class ShownFleet(TypedDict):
     """This member and its fleet; `fleet_limits` is null where another member coordinates.
 
-    `members`: all of them where this member coordinates; elsewhere the first 100 by name, as the coordinator listed them
-    last, which it does once in a lease. Null before the first list.
+    `members`: all of them where this member coordinates; elsewhere the first 100 by name, as the coordinator lists them
+    once in a lease. Null before the first list.
     `coordinator` is empty while this member follows none. `last_coordinator` is the one that it followed last, which
     answered `answered_s_ago` and reported `members_known`.
     `problem`: why the fleet is not reached; empty if it is.
@@ -191,7 +191,7 @@ class FleetRest:
 
 def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any]:
     """Return the parts of `ShownFleet` whose size is that of the configuration."""
-    member, coordinator, ago = service.member, service.coordinator, service.answered_ago_ns()
+    member, ago = service.member, service.answered_ago_ns()
     return {
         "fleet": service.config.name,
         "member": service.name,
@@ -265,11 +265,13 @@ def _share(one: MemberLimit) -> ShownShare:
 
 
 def _members(service: FleetService) -> list[ShownMember] | None:
-    """Return the members as the coordinator has them; elsewhere, those that it listed last, which is once in a lease."""
+    """Return the members as the coordinator has them; elsewhere as it listed them last, once in a lease."""
     now, member, coordinator = service.now(), service.member, service.coordinator
     if coordinator is None and not member.listed_at:
         return None
-    since, listed = (0, coordinator.members(now)) if coordinator is not None else (now - member.listed_at, member.roster)
+    since, listed = (
+        (0, coordinator.members(now)) if coordinator is not None else (now - member.listed_at, member.roster)
+    )
     return [
         {
             "name": one.name,

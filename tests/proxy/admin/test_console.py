@@ -121,7 +121,9 @@ async def test_limits_with_the_least_room_come_first(make_admin) -> None:
 
 async def test_last_hour_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Path) -> None:
     admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
-    streams = [let_open(admin, f"persistent://{name}/a", number) for number, name in enumerate(("acme/shop", "other/x"))]
+    streams = [
+        let_open(admin, f"persistent://{name}/a", number) for number, name in enumerate(("acme/shop", "other/x"))
+    ]
     for stream in streams:
         admin.engine.scheduler.pass_entry(stream, 3, 30, admin.engine.clock())
     for _ in admin.history.sampling():

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import struct
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.proxy.admin_client import Admin
 from tests.proxy.live_admin import UNHURRIED, LiveAdmin
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import connect, connected, producer, producer_success
+from tools import console_pictures
+from tools.console_pictures import DESKTOP, LIMIT, SHOTS
 
 pytestmark = pytest.mark.skipif(browser.PROGRAM is None, reason="needs Chromium (Debian's package chromium)")
 
@@ -233,7 +236,9 @@ async def test_limit_has_the_hour_before_the_page_was_opened(page: Page, live: L
     await page.click("#limits tbody button.link")
     await page.until("document.getElementById('chart-note').innerText.includes('The last hour')")
     assert "of which 30 min" in await text(page, "#chart-note")
-    points = await page.value("[...document.getElementById('chart-line').points].map((each) => Math.round(each.x / 10))")
+    points = await page.value(
+        "[...document.getElementById('chart-line').points].map((each) => Math.round(each.x / 10))"
+    )
     assert points[:2] == [30, 50], "600 units are an hour"
 
 
@@ -253,6 +258,17 @@ async def test_pause_lets_rows_stay(page: Page, live: LiveAdmin) -> None:
     await page.click("#pause")
     await page.until(f"{HELD_ROWS} === 4")
     assert await text(page, "#pause") == "Pause"
+
+
+async def test_rows_are_bounded_however_many_streams_are_held(page: Page, live: LiveAdmin) -> None:
+    async def come() -> None:
+        for number in range(10, 310):
+            hold(live.admin, "persistent://acme/shop/crowd", number)
+
+    live.run(come())
+    await sign_in(page, OPS)
+    assert await page.value(HELD_ROWS) == 200
+    assert "200 held streams of 303" in await text(page, "#streams-note")
 
 
 async def test_block_shows_its_effect_before_and_is_lifted_again(page: Page, live: LiveAdmin) -> None:
@@ -414,3 +430,25 @@ async def test_page_of_each_member_lists_the_fleet(tmp_path: Path) -> None:
                 assert all(name in shown for name in ("sluice-0", "sluice-1"))
         for proxy in proxies:
             await proxy.stop()
+
+
+async def test_pictures_of_the_page_are_taken(tmp_path: Path) -> None:
+    limits = {"namespaces": {"acme/shop": {"publish_total": {"messages": "5/h", "burst_messages": 1}}}}
+    made = LiveAdmin(tmp_path / "policies.db", limits=limits, admin_access=UNHURRIED)
+
+    async def fill() -> None:
+        hold(made.admin, "persistent://acme/shop/orders", 1)
+        now = made.admin.engine.clock()
+        for minutes_ago in (3, 2, 1):
+            made.admin.history._clock = lambda: now - minutes_ago * 60 * 10**9  # noqa: B023 - called here
+            for _ in made.admin.history.sampling():
+                pass
+        made.admin.history._clock = made.admin.engine.clock
+
+    made.run(fill())
+    await console_pictures.take(made.address, tmp_path, tmp_path / "profile")
+    made.close()
+    pictures = {each.name: each.read_bytes() for each in tmp_path.glob("*.png")}  # noqa: ASYNC240 - few, and small
+    sizes = {name: struct.unpack(">II", picture[16:24]) for name, picture in pictures.items()}
+    assert sizes == {name: size for name, size, _ in SHOTS} | {LIMIT: DESKTOP}
+    assert len(set(pictures.values())) == len(pictures)
