@@ -21,7 +21,7 @@ from loadgen.real.process import free_port
 from tests.proxy.admin.browser import browser
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
-DESKTOP, PHONE = (1120, 800), (360, 740)
+DESKTOP, PHONE = (1120, 960), (360, 740)
 SHOTS = (
     ("console.png", DESKTOP, "light"),
     ("console-dark.png", DESKTOP, "dark"),
@@ -44,14 +44,12 @@ async def take(admin: str, folder: Path, profile: Path) -> None:
         await page.look_as(*DESKTOP)
         await page.open(f"http://{admin}/console")
         await page.until("state.looks > 2 && document.querySelectorAll('#streams tbody tr').length > 0")
-        await page.click("#pause")
-        await page.until("!state.isLooking")
         for name, size, scheme in SHOTS:
             await page.look_as(*size, scheme=scheme)
-            await page.value("scrollTo(0, 0), document.activeElement.blur()")
             await page.picture(folder / name)
         await page.look_as(*DESKTOP)
-        await page.click("#pause")
+        await page.click("#pause")  # so that the first row stays the limit that streams wait on
+        await page.until("!state.isLooking")
         await page.click("#limits tbody button.link")
         await page.until("document.getElementById('chart-line').points.length > 1")
         await page.click("#raise")
