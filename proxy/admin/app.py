@@ -124,7 +124,7 @@ def admin_app(
     guards: Guards,
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
-    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain)
+    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look)
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
@@ -195,7 +195,7 @@ def metrics_app(
     """Return the application of the address for metrics and probes alone: open to all callers, and read-only."""
     middlewares = [_errors_as_reasons, _in_turn(engine.slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
-    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain)
+    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look)
     app.add_routes([*_watching(metrics, readiness), _readyz(readiness, in_force)])
     return app
 

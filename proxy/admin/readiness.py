@@ -1,6 +1,6 @@
 """Whether the process is ready for clients, and whether its brokers answer.
 
-    start, scrape, probe, export ─▶ BrokerHealth ─▶ sluice_broker_up, `broker_unreachable`, doctor
+    start, scrape, probe, top … ─▶ BrokerHealth ─▶ sluice_broker_up, `broker_unreachable`, doctor
                                          │
          accepting, draining, states ─▶ Readiness ─▶ /readyz, sluice_ready
 
@@ -83,7 +83,7 @@ class BrokerHealth:
 
     def look(self) -> None:
         """Ask every broker in the background, unless that was done just now."""
-        if not self._look.waiting and not self._is_stopped:
+        if not self._look.is_under_way and not self._is_stopped:
             self._tasks.start(self._looked(), "ask brokers")
 
     def brokers_changed(self) -> None:
@@ -194,6 +194,11 @@ class Readiness:
         self._drain = drain
         self._states = states or DegradedStates()
         self.is_accepting = False
+
+    def look(self) -> None:
+        """Have the brokers asked in the background, while the process serves."""
+        if self._of_process() is None:
+            self._brokers.look()
 
     async def fresh(self) -> None:
         """Have the brokers asked, if the decision depends on their answers."""

@@ -86,6 +86,29 @@ async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: 
     assert lines[-1].last
 
 
+@pytest.mark.parametrize(("chosen", "status"), [((), 200), (("broker_unreachable",), 503)])
+async def test_outage_of_the_brokers_is_said_and_chosen(chosen: tuple[str, ...], status: int) -> None:
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(given(broker, more={"admin_access": {"not_ready_when": chosen}}))
+        _, admin = await proxy.start()
+        await proxy.brokers.asked()
+    proxy.brokers.brokers_changed()
+    await until(lambda: "broker_unreachable" in proxy.states.causes)
+    async with aiohttp.ClientSession(f"http://{admin}") as session:
+        async with session.get("/readyz?verbose") as answer:
+            shown = await answer.json()
+        async with session.get("/metrics") as scraped:
+            text = await scraped.text()
+        async with session.get("/sluice/doctor") as examined:
+            findings = (await examined.json())["findings"]
+    await proxy.stop()
+    assert (answer.status, shown["ready"]) == (status, status == 200)
+    assert [each["cause"] for each in shown["degraded"]] == ["broker_unreachable"]
+    assert f"\nsluice_ready {1.0 if status == 200 else 0.0}\n" in text
+    assert 'sluice_degraded{cause="broker_unreachable"} 1.0' in text
+    assert {"degraded", "brokers"} <= {each["check"] for each in findings if each["severity"] == "problem"}
+
+
 async def test_drain_by_rest_leaves_a_proxy_that_runs_without_clients() -> None:
     async with broker_on_loopback() as broker:
         proxy = Proxy(given(broker, more={"drain": {"delay": 0, "period": 0, "timeout": "20s"}}))

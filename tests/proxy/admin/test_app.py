@@ -4,6 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.proxy.admin_client import Admin
+from tests.waiting import until
 
 RATE = "/admin/v2/namespaces/acme/shop/publishRate"
 
@@ -26,6 +27,16 @@ async def test_metrics_are_in_prometheus_form(make_admin) -> None:
 async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:
     admin: Admin = await make_admin()
     assert await admin.ask("GET", "/readyz") == (503, "not accepting connections\n")
+
+
+async def test_look_at_the_streams_has_the_brokers_asked(make_admin) -> None:
+    admin: Admin = await make_admin(broker="pulsar://127.0.0.1:1")
+    admin.readiness.is_accepting = True
+    assert admin.engine.counters.broker_up == {}
+    await admin.ask("GET", "/sluice/streams")
+    await until(lambda: admin.engine.counters.broker_up == {"pulsar://127.0.0.1:1": 0})
+    assert admin.brokers.problem is not None
+    admin.brokers.stop()
 
 
 @pytest.mark.parametrize(
