@@ -1,6 +1,6 @@
 # The proxy's image: no Spark, no load generator's client, no compiler, no pip, no root; any user may run it.
-# Two builds of one commit on one base have the same /opt/sluice. A release names its base by digest:
-# --build-arg PYTHON=python@sha256:…
+# Two builds of one commit on one base have the same /opt/sluice. A tag is for trials: a release names its base by digest,
+# --build-arg PYTHON=python@sha256:…, which tools/images --release demands.
 ARG PYTHON=python:3.11-slim-bookworm
 
 FROM ${PYTHON} AS build
@@ -29,10 +29,13 @@ RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && \
     python -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib
 
 FROM ${PYTHON}
-LABEL org.opencontainers.image.title="Sluice" org.opencontainers.image.licenses="Apache-2.0"
+ARG PYTHON
+LABEL org.opencontainers.image.title="Sluice" org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="${PYTHON}"
 # Of the group 0, in which a container's user is who has no entry in passwd.
 RUN install -d -o 10001 -g 0 -m 775 /var/log/sluice /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
+ENV PATH=/opt/sluice/bin:$PATH
 USER 10001
 EXPOSE 6650 8080 9100
 ENTRYPOINT ["/opt/sluice/bin/sluice"]

@@ -11,6 +11,9 @@ import typer
 from accesslog.file_names import PATTERNS
 from compliance.log_folder import is_url, on_this_machine
 
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, one object at the end.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only, and the result that --json asks for.")]
+
 
 def _folder(place: str | Path) -> Path:
     """A folder of this machine, by its path or its `file:` URL."""
@@ -94,6 +97,8 @@ def report(  # noqa: PLR0913 - one for each option
     spark: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.driver.memory=8g.")
     ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Judge an access log: was each limit kept, each stream served?
 
@@ -117,9 +122,9 @@ def report(  # noqa: PLR0913 - one for each option
     if begin is not None and end is not None and begin >= end:
         raise typer.BadParameter(f"{begin}: is not before --to {end}", param_hint="--from")
     if verify:
-        raise typer.Exit(verified(logs[0] if logs else None, out))
+        raise typer.Exit(verified(logs[0] if logs else None, out, as_json=json, is_quiet=quiet))
     excerpt = Excerpt(begin=begin, end=end, tenant=tenant)
-    options = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()), excerpt)
+    options = ReportOptions(fresh, strict, what_if, objective, tuple(spark or ()), excerpt, json, quiet)
     raise typer.Exit(report_with_progress(logs[0] if logs else None, tables, out, options))
 
 
@@ -168,6 +173,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
     ] = 24.0,
     batch_mib: Annotated[int, typer.Option(help="About how much of the log is read at once.", min=1)] = 2048,
     spark: Annotated[list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.jars=FILE.jar.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Add the new lines of an access log to tables of rows and windows, each once. Needs the extra `report`."""
     try:
@@ -197,12 +204,13 @@ def run(  # noqa: PLR0913 - each is an option of the command
         raise typer.BadParameter("needs --follow; `sluice report --tables` makes a report once", param_hint="--report")
     # Py4J would log each call that finds Java gone, with a traceback.
     logging.disable()
+    follows = partial(run_with_progress, job, follow=follow, settings=settings, as_json=json, is_quiet=quiet)
     if report is None:
-        raise typer.Exit(run_with_progress(job, follow=follow, settings=settings))
+        raise typer.Exit(follows())
     try:
         with alone(report, None):
             live = partial(FollowingReport, tables=job.out, out=report, window=timedelta(hours=hours))
-            code = run_with_progress(job, follow=follow, settings=settings, live=live)
+            code = follows(live=live)
     except ReportError as error:
         typer.echo(f"sluice compliance run: {str(error).replace('--out', '--report')}", err=True)
         code = 1

@@ -6,6 +6,7 @@ parts show. The user sees progress, one line for each error, the verdict and the
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import pyarrow.compute as pc
@@ -55,6 +57,8 @@ class ReportOptions:
         objective: Percent of the time in which promises should be kept.
         spark: `KEY=VALUE` settings of Spark.
         excerpt: The part of the log that is asked about.
+        as_json: Print the verdict and the report's place as one object of JSON.
+        is_quiet: Print errors only, and that object where it is wanted.
     """
 
     fresh: bool = False
@@ -63,6 +67,8 @@ class ReportOptions:
     objective: float = 99.9
     spark: tuple[str, ...] = ()
     excerpt: Excerpt = WHOLE_LOG
+    as_json: bool = False
+    is_quiet: bool = False
 
 
 def gather(
@@ -159,6 +165,7 @@ def run(
     fresh: bool = False,
     questions: ExtraQuestions | None = None,
     settings: Mapping[str, str] = MappingProxyType({}),
+    is_quiet: bool = False,
 ) -> Report:
     """Reads new lines, judges everything, writes `report.html` and the other files.
 
@@ -169,6 +176,7 @@ def run(
         fresh: Forget what earlier runs have read.
         questions: The reader's further questions.
         settings: Of Spark, from the user.
+        is_quiet: Say nothing of a Java that is passed over.
 
     Raises:
         ReportError: If the log or the tables cannot be found, or `out` cannot be written.
@@ -181,7 +189,7 @@ def run(
         work = prepare(out, origin.access_log, fresh=fresh) if origin.access_log else None
         on_step("starting Spark")
         more = settings_for(files, work) if work else {}
-        with spark_session(out / WORK / "spark.log", {**more, **settings}) as spark:
+        with spark_session(out / WORK / "spark.log", {**more, **settings}, is_quiet=is_quiet) as spark:
             if origin.access_log and work:
                 reading = f"reading {len(files)} files"
                 on_step(reading)
@@ -289,7 +297,7 @@ def listed(files: list[Path], work: Path) -> bytes:
     return content
 
 
-def verify(access_log: Path | None, out: Path) -> int:
+def verify(access_log: Path | None, out: Path, *, as_json: bool = False, is_quiet: bool = False) -> int:
     """Check that the log's files are those that a report was made from; returns the exit code, as `report`."""
     try:
         found = check(closed_files(access_log) if access_log else [], _sealed_list(access_log, out))
@@ -297,9 +305,12 @@ def verify(access_log: Path | None, out: Path) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}")
-    for line in found.words():
+    code = 0 if found.is_proved else STRICT_EXIT
+    if as_json:
+        _print_json({"proved": found.is_proved, "exit_code": code, **msgspec.to_builtins(found)})
+    for line in found.words() if not (as_json or is_quiet) else ():
         print(visible(line))  # noqa: T201 - a command's answer
-    return 0 if found.is_proved else STRICT_EXIT
+    return code
 
 
 def _sealed_list(access_log: Path | None, out: Path) -> dict[str, str]:
@@ -368,7 +379,7 @@ def _refuse_patterns(option: str, path: Path) -> None:
 
 def report_with_progress(access_log: Path | None, tables: str, out: Path, options: ReportOptions) -> int:
     """Makes the report; returns the exit code: 0 made, 1 not made, 3 made and `wanted.strict` is not content."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, quiet=options.is_quiet)
     try:
         with console.status("") as status:
             # Where standard error is no terminal, the status draws nothing.
@@ -379,14 +390,23 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, option
                 fresh=options.fresh,
                 questions=_questions(options),
                 settings=pairs("--spark", list(options.spark)),
+                is_quiet=options.is_quiet,
             )
     except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JError, OSError) as error:
         return _fail(_of_spark(cause(error), access_log, out))
-    _print_verdict(report, out)
-    _warn_of_unread(access_log)
-    return STRICT_EXIT if options.strict and report.overall.verdict in ("violated", "unknown") else 0
+    code = STRICT_EXIT if options.strict and report.overall.verdict in ("violated", "unknown") else 0
+    passed_over = _passed_over(access_log)
+    if options.as_json:
+        verdict = {"verdict": report.overall.verdict, "headline": report.headline, "fleets": fleet_lines(report.fleets)}
+        places = {"report": str(out / "report.html"), "data": str(out / "report.json")}
+        _print_json({**verdict, **places, "passed_over": passed_over, "exit_code": code})
+    elif not options.is_quiet:
+        _print_verdict(report, out)
+        if passed_over:
+            print(f"sluice report: --access-log {access_log}: passed over: {passed_over}", file=sys.stderr)  # noqa: T201 - a command's answer
+    return code
 
 
 def _questions(options: ReportOptions) -> ExtraQuestions:
@@ -411,7 +431,11 @@ def _print_verdict(report: Report, out: Path) -> None:
     print(out / "report.html")  # noqa: T201 - a command's answer
 
 
-def _warn_of_unread(access_log: Path | None) -> None:
+def _print_json(result: Mapping[str, Any]) -> None:
+    print(json.dumps(result, indent=2))  # noqa: T201 - a command's answer
+
+
+def _passed_over(access_log: Path | None) -> str:
     with contextlib.suppress(OSError):
-        if access_log and (words := look_into(access_log).words()):
-            print(f"sluice report: --access-log {access_log}: passed over: {words}", file=sys.stderr)  # noqa: T201 - the same
+        return look_into(access_log).words() if access_log else ""
+    return ""

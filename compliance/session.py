@@ -53,12 +53,15 @@ _LOCAL_SETTINGS = {
 
 
 @contextlib.contextmanager
-def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[SparkSession]:
+def spark_session(
+    log: Path, more: Mapping[str, str] = MappingProxyType({}), *, is_quiet: bool = False
+) -> Iterator[SparkSession]:
     """Start a session that is stopped at the end; Spark's own chatter goes to a file.
 
     Args:
         log: Where the standard error of the Java process goes.
         more: Settings of the user's own, which come before ours.
+        is_quiet: Do not say that a Java is passed over.
 
     Raises:
         JavaNotFoundError: If no Java can be found. (Not under `spark-submit`, which has started one.)
@@ -66,7 +69,7 @@ def spark_session(log: Path, more: Mapping[str, str] = MappingProxyType({})) -> 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     settings = _SETTINGS if submitted else _SETTINGS | _LOCAL_SETTINGS
     if not submitted:
-        os.environ["JAVA_HOME"] = str(find_java(_note))
+        os.environ["JAVA_HOME"] = str(find_java() if is_quiet else find_java(_note))
         # Spark's workers would take whatever `python3` is on PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName("sluice").config(map={**settings, **more})

@@ -27,7 +27,9 @@ RUN PATH=/opt/build/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target
     { python -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib || true; }
 
 FROM ${PYTHON}
-LABEL org.opencontainers.image.title="Sluice's compliance job and report" org.opencontainers.image.licenses="Apache-2.0"
+ARG PYTHON
+LABEL org.opencontainers.image.title="Sluice's compliance job and report" org.opencontainers.image.licenses="Apache-2.0" \
+    org.opencontainers.image.base.name="${PYTHON}"
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps libnss-wrapper && \
     rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log

@@ -7,8 +7,9 @@
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
+from typing import TypeVar
 
 from fleet.messages import (
     FULL_MESSAGE,
@@ -24,6 +25,7 @@ from fleet.messages import (
     LimitSet,
     MemberReport,
     MemberStatus,
+    VersionSet,
     WrittenLimits,
 )
 from fleet.settings import FleetSettings
@@ -34,6 +36,8 @@ MOST_MEMBERS = 1000
 
 MOST_ENDED = 10_000
 """Ended sessions that are remembered, at most: a late report of one does not begin a new session."""
+
+_Same = TypeVar("_Same")
 
 
 class _Session:
@@ -49,6 +53,7 @@ class _Session:
         answered, answered_at: The latest report that has been answered, and when it was received. The lease counts from
             that time.
         written: The limits that are written in the member.
+        version: The version of Sluice that the member runs; empty: unknown.
     """
 
     __slots__ = (
@@ -61,6 +66,7 @@ class _Session:
         "name",
         "shares",
         "since",
+        "version",
         "written",
     )
 
@@ -73,6 +79,7 @@ class _Session:
         self.begun_at = self.heard_at = self.answered_at = now
         self.answered = 0
         self.written = report.written
+        self.version = report.version
 
 
 class Coordinator:
@@ -97,21 +104,25 @@ class Coordinator:
         name: For people.
         epoch: Greater than those of all earlier coordinators.
         now: Nanoseconds of a monotonic clock, at or after the moment at which the link made this the only coordinator.
+        version: The version of Sluice; empty: unknown.
 
     Attributes:
         deposed: There is another coordinator.
         table: The limits that members share, and the members' shares.
         limit_sets: The sets of limits that are written in the members, where these differ (`Grants.limit_sets`).
+        version_sets: The versions of Sluice that the members run, where these differ (`Grants.version_sets`).
         dropped: Reports, and parts of reports, that were not taken, by cause.
     """
 
-    def __init__(self, settings: FleetSettings, name: str, epoch: int, now: int) -> None:
+    def __init__(self, settings: FleetSettings, name: str, epoch: int, now: int, version: str = "") -> None:
         self.settings = settings
+        self.version = version
         self.name = name
         self.epoch = epoch
         self.deposed = False
         self.limit_sets: tuple[LimitSet, ...] = ()
-        self._has_new_limits = False
+        self.version_sets: tuple[VersionSet, ...] = ()
+        self._is_to_compare = False  # limits or versions of members may have begun or ceased to differ
         self._has_new_members = False
         self._listed_at = now
         self._brokers: dict[str, None] = {}  # those that members have reported since the last grants
@@ -155,7 +166,7 @@ class Coordinator:
         session.heard, session.heard_at = report.sequence, now
         self.table.hear(session.shares, report, now)
         ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
-        self._has_new_limits |= session.written != report.written
+        self._is_to_compare |= session.written != report.written
         session.written = report.written
         self._brokers.update(dict.fromkeys(report.brokers[: MOST_BROKERS - len(self._brokers)]))
         return self.table.is_dirty or session.answered == 0 or ends or bool(report.brokers)
@@ -167,8 +178,8 @@ class Coordinator:
             return [] if self.deposed else [self._message([])]
         self._expire(now)
         self.table.divide(now)
-        if self._has_new_limits:
-            self._compare_limits()
+        if self._is_to_compare:
+            self._compare_members()
         messages = self._messages(now)
         self._granted_at = now
         self._ends_at = min([session.answered_at for session in self._sessions.values()], default=now) + self._expiry_ns
@@ -187,6 +198,7 @@ class Coordinator:
                 now - session.heard_at,
                 session.shares.total,
                 has_twin=session.name in twins,
+                version=session.version,
             )
             for session in sessions
         ]
@@ -251,7 +263,7 @@ class Coordinator:
         shares = self.table.join(report.member, brings=not had_session and now < self._whole_at)
         session = _Session(report, shares, now)
         self._sessions[incarnation] = session
-        self._has_new_limits = self._has_new_members = True
+        self._is_to_compare = self._has_new_members = True
         return session
 
     def _answer_by_void(self, report: MemberReport) -> None:
@@ -269,23 +281,21 @@ class Coordinator:
         """End a member's session, and free its shares for others."""
         self.table.leave(session.shares)
         del self._sessions[session.incarnation]
-        self._has_new_limits = self._has_new_members = True
+        self._is_to_compare = self._has_new_members = True
         self._ended.pop(session.incarnation, None)
         self._ended[session.incarnation] = session.since
         if len(self._ended) > MOST_ENDED:
             del self._ended[next(iter(self._ended))]
 
-    def _compare_limits(self) -> None:
-        self._has_new_limits = False
-        names: dict[WrittenLimits, list[str]] = {}
+    def _compare_members(self) -> None:
+        self._is_to_compare = False
+        by_limits: dict[WrittenLimits, list[str]] = {}
+        by_version: dict[str, list[str]] = {}
         for session in self._sessions.values():
-            names.setdefault(session.written, []).append(session.name)
-        sets = [
-            LimitSet(written, len(members), tuple(sorted(members)[:MOST_SET_MEMBERS]))
-            for written, members in names.items()
-        ]
-        sets.sort(key=lambda limit_set: limit_set.members, reverse=True)
-        self.limit_sets = tuple(sets[:MOST_SETS]) if len(sets) > 1 else ()
+            by_limits.setdefault(session.written, []).append(session.name)
+            by_version.setdefault(session.version, []).append(session.name)
+        self.limit_sets = tuple([LimitSet(*parts) for parts in _differing(by_limits)])
+        self.version_sets = tuple([VersionSet(*parts) for parts in _differing(by_version)])
 
     # Messages
 
@@ -319,6 +329,8 @@ class Coordinator:
             grants,
             limit_sets=self.limit_sets,
             brokers=brokers,
+            version=self.version,
+            version_sets=self.version_sets,
             roster=roster,
         )
 
@@ -334,3 +346,10 @@ class Coordinator:
                     yield self.table.grant(session.incarnation, session.heard, session.shares, now)
                 else:
                     yield Grant(session.incarnation, session.heard)
+
+
+def _differing(members: Mapping[_Same, list[str]]) -> Iterator[tuple[_Same, int, tuple[str, ...]]]:
+    """Yield what members have in common, their number and names, the most frequent first; nothing if all have it."""
+    if len(members) > 1:
+        for same, names in sorted(members.items(), key=lambda item: len(item[1]), reverse=True)[:MOST_SETS]:
+            yield same, len(names), tuple(sorted(names)[:MOST_SET_MEMBERS])

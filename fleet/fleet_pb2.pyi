@@ -57,7 +57,7 @@ class Introduction(_message.Message):
     def __init__(self, id: _Optional[int] = ..., limiter: _Optional[str] = ..., unit: _Optional[_Union[Unit, str]] = ..., quota: _Optional[_Union[Quota, _Mapping]] = ..., ppm: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
-    __slots__ = ("member", "incarnation", "sequence", "since", "epoch", "seen", "leaving", "introductions", "ids", "used", "wanted", "streams", "gone", "written", "brokers")
+    __slots__ = ("member", "incarnation", "sequence", "since", "epoch", "seen", "leaving", "introductions", "ids", "used", "wanted", "streams", "gone", "written", "brokers", "sluice_version")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +73,7 @@ class Report(_message.Message):
     GONE_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    SLUICE_VERSION_FIELD_NUMBER: _ClassVar[int]
     member: str
     incarnation: int
     sequence: int
@@ -88,7 +89,8 @@ class Report(_message.Message):
     gone: _containers.RepeatedScalarFieldContainer[int]
     written: Written
     brokers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., since: _Optional[int] = ..., epoch: _Optional[int] = ..., seen: _Optional[int] = ..., leaving: _Optional[bool] = ..., introductions: _Optional[_Iterable[_Union[Introduction, _Mapping]]] = ..., ids: _Optional[_Iterable[int]] = ..., used: _Optional[_Iterable[int]] = ..., wanted: _Optional[_Iterable[int]] = ..., streams: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., brokers: _Optional[_Iterable[str]] = ...) -> None: ...
+    sluice_version: str
+    def __init__(self, member: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., since: _Optional[int] = ..., epoch: _Optional[int] = ..., seen: _Optional[int] = ..., leaving: _Optional[bool] = ..., introductions: _Optional[_Iterable[_Union[Introduction, _Mapping]]] = ..., ids: _Optional[_Iterable[int]] = ..., used: _Optional[_Iterable[int]] = ..., wanted: _Optional[_Iterable[int]] = ..., streams: _Optional[_Iterable[int]] = ..., gone: _Optional[_Iterable[int]] = ..., written: _Optional[_Union[Written, _Mapping]] = ..., brokers: _Optional[_Iterable[str]] = ..., sluice_version: _Optional[str] = ...) -> None: ...
 
 class Written(_message.Message):
     __slots__ = ("digest", "total")
@@ -107,6 +109,16 @@ class LimitSet(_message.Message):
     members: int
     names: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, written: _Optional[_Union[Written, _Mapping]] = ..., members: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class VersionSet(_message.Message):
+    __slots__ = ("version", "members", "names")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    version: str
+    members: int
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, version: _Optional[str] = ..., members: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("id", "quota")
@@ -135,21 +147,23 @@ class Grant(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., shares: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class MemberStatus(_message.Message):
-    __slots__ = ("name", "incarnation", "silent_ns", "limits", "has_twin")
+    __slots__ = ("name", "incarnation", "silent_ns", "limits", "has_twin", "sluice_version")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SILENT_NS_FIELD_NUMBER: _ClassVar[int]
     LIMITS_FIELD_NUMBER: _ClassVar[int]
     HAS_TWIN_FIELD_NUMBER: _ClassVar[int]
+    SLUICE_VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: int
     silent_ns: int
     limits: int
     has_twin: bool
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., silent_ns: _Optional[int] = ..., limits: _Optional[int] = ..., has_twin: _Optional[bool] = ...) -> None: ...
+    sluice_version: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., silent_ns: _Optional[int] = ..., limits: _Optional[int] = ..., has_twin: _Optional[bool] = ..., sluice_version: _Optional[str] = ...) -> None: ...
 
 class Grants(_message.Message):
-    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "limit_sets", "brokers", "roster")
+    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "limit_sets", "brokers", "sluice_version", "version_sets", "roster")
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +171,8 @@ class Grants(_message.Message):
     SENT_AT_FIELD_NUMBER: _ClassVar[int]
     LIMIT_SETS_FIELD_NUMBER: _ClassVar[int]
     BROKERS_FIELD_NUMBER: _ClassVar[int]
+    SLUICE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_SETS_FIELD_NUMBER: _ClassVar[int]
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     coordinator: str
     epoch: int
@@ -165,5 +181,7 @@ class Grants(_message.Message):
     sent_at: int
     limit_sets: _containers.RepeatedCompositeFieldContainer[LimitSet]
     brokers: _containers.RepeatedScalarFieldContainer[str]
+    sluice_version: str
+    version_sets: _containers.RepeatedCompositeFieldContainer[VersionSet]
     roster: _containers.RepeatedCompositeFieldContainer[MemberStatus]
-    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., limit_sets: _Optional[_Iterable[_Union[LimitSet, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ..., roster: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ...) -> None: ...
+    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., limit_sets: _Optional[_Iterable[_Union[LimitSet, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ..., sluice_version: _Optional[str] = ..., version_sets: _Optional[_Iterable[_Union[VersionSet, _Mapping]]] = ..., roster: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ...) -> None: ...

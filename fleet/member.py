@@ -37,6 +37,7 @@ from fleet.messages import (
     Quota,
     QuotaPool,
     ShareKey,
+    VersionSet,
     WrittenLimits,
 )
 from fleet.settings import FleetSettings
@@ -218,9 +219,12 @@ class FleetMember:
         incarnation: A random number of this run, above 0.
         now: The time.
         written: Returns the limits that are written in this process.
+        version: The version of Sluice; empty: unknown.
 
     Attributes:
         limit_sets: The sets of limits that are written in members, where these differ, by the latest grants.
+        version_sets: The versions of Sluice that members run, where these differ, by the latest grants.
+        coordinator_version: That of the coordinator that was followed last; empty: an earlier one, or none was.
         roster, listed_at: The latest list of members, and when it came; 0 before the first.
         lease_until: When the lease ends or ended; `FOREVER` while isolated. It becomes earlier when an isolated member
             reaches the coordinator again.
@@ -242,9 +246,13 @@ class FleetMember:
         incarnation: int,
         now: int,
         written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
+        version: str = "",
     ) -> None:
         self.settings = settings
         self.limit_sets: tuple[LimitSet, ...] = ()
+        self.version_sets: tuple[VersionSet, ...] = ()
+        self.coordinator_version = ""
+        self.version = version
         self.roster: Sequence[MemberStatus] = ()
         self.listed_at = 0
         self._written = written
@@ -326,6 +334,7 @@ class FleetMember:
             gone=demands.gone,
             written=self._written(),
             brokers=brokers,
+            version="" if self._seen else self.version,
         )
 
     def take(self, grants: Grants, now: int) -> list[LimitShare]:
@@ -347,7 +356,8 @@ class FleetMember:
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
                 shares += self._take_grant(grant, now)
-        self.limit_sets = grants.limit_sets
+        self.limit_sets, self.version_sets = grants.limit_sets, grants.version_sets
+        self.coordinator_version = grants.version
         if grants.roster:
             self.roster, self.listed_at = grants.roster, now
         return shares

@@ -48,10 +48,13 @@ MOST_LIMITERS = 200_000
 """Limits (units of limiters) of one member, at most. Its numbers for them are smaller than this."""
 
 MOST_SETS, MOST_SET_MEMBERS = 5, 5
-"""Different sets of limits that grants name, and members of each, at most."""
+"""Different sets of limits, and versions of Sluice, that grants name, and members of each, at most."""
+
+MOST_VERSION = 64
+"""Characters of a version of Sluice, at most; the rest of a longer one is not read."""
 
 MOST_LISTED = 100
-"""Members in a list of members (`Grants.roster`), at most: with long names, a thirtieth of a message."""
+"""Members in a list of members (`Grants.roster`), at most: at most 60 KiB of a message."""
 
 MOST_BROKERS = 100
 """Brokers that one message names, at most."""
@@ -210,6 +213,20 @@ class LimitSet(NamedTuple):
     names: tuple[str, ...]
 
 
+class VersionSet(NamedTuple):
+    """A version of Sluice that some members run.
+
+    Attributes:
+        version: The version; empty if it is unknown, as the members are of an earlier Sluice.
+        members: The number of members.
+        names: The members' names, at most `MOST_SET_MEMBERS`.
+    """
+
+    version: str
+    members: int
+    names: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class MemberReport:
     """A member's report to the coordinator.
@@ -230,6 +247,7 @@ class MemberReport:
         gone: Numbers of limits that the member has removed.
         written: The limits that are written in the member.
         brokers: Brokers, as `host:port`, that lookup answers have named to the member; at most `MOST_BROKERS`.
+        version: The version of Sluice that the member runs; empty like `member`, and where it is unknown.
     """
 
     fleet: str
@@ -248,6 +266,7 @@ class MemberReport:
     gone: list[int] = field(default_factory=list)
     written: WrittenLimits = NO_LIMITS
     brokers: Sequence[str] = ()
+    version: str = ""
 
     def encode(self) -> bytes:
         """Return the bytes of this report."""
@@ -272,6 +291,7 @@ class MemberReport:
         body.gone.extend(self.gone)
         body.written.digest, body.written.total = self.written
         body.brokers.extend(self.brokers)
+        body.sluice_version = self.version
         return message.SerializeToString()
 
     @classmethod
@@ -304,6 +324,7 @@ class MemberReport:
             [_id(id_) for id_ in body.gone],
             WrittenLimits(body.written.digest, body.written.total),
             _brokers(body.brokers),
+            body.sluice_version[:MOST_VERSION],
         )
 
 
@@ -339,6 +360,7 @@ class MemberStatus(NamedTuple):
         silent_ns: Nanoseconds since a report of the member was last heard.
         limits: The number of the member's shares.
         has_twin: Another member has the same name.
+        version: The version of Sluice that the member runs; empty: unknown.
     """
 
     name: str
@@ -346,6 +368,7 @@ class MemberStatus(NamedTuple):
     silent_ns: int
     limits: int
     has_twin: bool = False
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +386,9 @@ class Grants:
         limit_sets: The sets of limits that are written in members, where these differ, the most frequent first; at most
             `MOST_SETS`. Empty while all members have the same.
         brokers: Brokers that members have reported; at most `MOST_BROKERS`.
+        version: The version of Sluice that the coordinator runs; empty: an earlier one, which knows no versions.
+        version_sets: The versions that members run, where these differ, the most frequent first; at most `MOST_SETS`.
+            Empty while all members run the same.
         roster: The members, for people, at most `MOST_LISTED`; empty in most messages.
     """
 
@@ -374,6 +400,8 @@ class Grants:
     sent_at: int = 0
     limit_sets: tuple[LimitSet, ...] = ()
     brokers: Sequence[str] = ()
+    version: str = ""
+    version_sets: tuple[VersionSet, ...] = ()
     roster: Sequence[MemberStatus] = ()
 
     def encode(self) -> bytes:
@@ -394,8 +422,18 @@ class Grants:
             packed_set = body.limit_sets.add(members=limit_set.members, names=limit_set.names)
             packed_set.written.digest, packed_set.written.total = limit_set.written
         body.brokers.extend(self.brokers)
+        body.sluice_version = self.version
+        for version, members, names in self.version_sets:
+            body.version_sets.add(version=version, members=members, names=names)
         for member in self.roster:
-            body.roster.add(**member._asdict())
+            body.roster.add(
+                name=member.name,
+                incarnation=member.incarnation,
+                silent_ns=member.silent_ns,
+                limits=member.limits,
+                has_twin=member.has_twin,
+                sluice_version=member.version,
+            )
         return message.SerializeToString()
 
     @classmethod
@@ -412,9 +450,19 @@ class Grants:
         name = _name("member", body.coordinator)
         grants = [_grant(grant) for grant in body.grants if incarnation in (0, grant.incarnation)]
         limit_sets = tuple([_limit_set(limit_set) for limit_set in body.limit_sets[:MOST_SETS]])
-        brokers = _brokers(body.brokers)
-        roster = tuple([_status(member) for member in body.roster[:MOST_LISTED]])
-        return cls(message.fleet, name, body.epoch, body.members, grants, body.sent_at, limit_sets, brokers, roster)
+        return cls(
+            message.fleet,
+            name,
+            body.epoch,
+            body.members,
+            grants,
+            body.sent_at,
+            limit_sets,
+            _brokers(body.brokers),
+            body.sluice_version[:MOST_VERSION],
+            tuple([_version_set(version_set) for version_set in body.version_sets[:MOST_SETS]]),
+            tuple([_status(member) for member in body.roster[:MOST_LISTED]]),
+        )
 
 
 def _grant(packed: wire.Grant) -> Grant:
@@ -432,12 +480,21 @@ def _brokers(names: Sequence[str]) -> Sequence[str]:
 
 def _status(packed: wire.MemberStatus) -> MemberStatus:
     name = _name("member", packed.name)
-    return MemberStatus(name, packed.incarnation, min(packed.silent_ns, MOST), packed.limits, packed.has_twin)
+    version = packed.sluice_version[:MOST_VERSION]
+    return MemberStatus(name, packed.incarnation, min(packed.silent_ns, MOST), packed.limits, packed.has_twin, version)
 
 
 def _limit_set(packed: wire.LimitSet) -> LimitSet:
-    names = tuple([_name("member", name) for name in packed.names[:MOST_SET_MEMBERS]])
-    return LimitSet(WrittenLimits(packed.written.digest, packed.written.total), packed.members, names)
+    written = WrittenLimits(packed.written.digest, packed.written.total)
+    return LimitSet(written, packed.members, _members(packed.names))
+
+
+def _version_set(packed: wire.VersionSet) -> VersionSet:
+    return VersionSet(packed.version[:MOST_VERSION], packed.members, _members(packed.names))
+
+
+def _members(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple([_name("member", name) for name in names[:MOST_SET_MEMBERS]])
 
 
 def _introduction(packed: wire.Introduction) -> Introduction:

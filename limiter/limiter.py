@@ -249,6 +249,8 @@ class Stream:
         noted_in: While this is open, the stream is in the journal with all of its limiters: its actions need no note.
         tags: While the stream waits: its place at each limiter of the chain.
         waits_on: The limiter that refused the first held entry.
+        last_reason: The level of the limiter that held or rejected an entry last; empty before the first.
+        last_rejecting: The level of the limiter that rejected an entry last; empty before the first.
     """
 
     __slots__ = (
@@ -260,6 +262,7 @@ class Stream:
         "is_open",
         "is_passing",
         "last_reason",
+        "last_rejecting",
         "name",
         "noted_in",
         "observed",
@@ -297,7 +300,7 @@ class Stream:
         self.name = name
         self.connection = connection
         self.waits_since = 0
-        self.last_reason = ""
+        self.last_reason = self.last_rejecting = ""
 
     def come_within(self, chain: tuple["Limiter", ...]) -> None:
         """Have other limiters; the next action is noted with them."""

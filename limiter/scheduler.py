@@ -368,7 +368,7 @@ class Scheduler:
         """Record an entry that was refused because of `limiter`."""
         self.note(stream)
         stream.usage.add_rejected(messages, size)
-        stream.last_reason = limiter.scope.level
+        stream.last_reason = stream.last_rejecting = limiter.scope.level
         limiter.usage.add_rejected(messages, size)
         if limiter.is_quiet:
             limiter.on_activity(limiter)

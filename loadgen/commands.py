@@ -6,8 +6,11 @@ from typing import Annotated
 
 import typer
 
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only, and the result that --json asks for.")]
 
-def broker(
+
+def broker(  # noqa: PLR0913 - one for each option
     *,
     listen: Annotated[
         str,
@@ -52,11 +55,14 @@ def broker(
         Path | None,
         typer.Option(metavar="FILE", help="Write what each topic received and delivered to FILE at the end (JSON)."),
     ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run a stand-in for a Pulsar broker, in memory.
 
     It is for demos and trials, also of fleets: it serves a fleet's topics, so that proxies with a section `fleet` share
-    their limits by it. SIGTERM ends it.
+    their limits by it. SIGTERM ends it. With --json the address is said on standard error, and standard output has one
+    object at the end: the address, and what each topic received and delivered.
     """
     from loadgen.standin.broker import LISTEN, MB, BrokerOptions, parse_partitions
     from loadgen.standin.server import context_of, run
@@ -70,13 +76,14 @@ def broker(
             missing_namespaces=frozenset(missing_namespace or ()),
         )
         endpoint = LISTEN.parse(listen)
-        run(options, endpoint, counts, context_of(endpoint, certificate, key))
+        tls = context_of(endpoint, certificate, key)
+        run(options, endpoint, counts, tls, as_json=json, is_quiet=quiet)
     except (ValueError, OSError) as error:
         typer.echo(f"stand-in broker: {error}", err=True)
         raise typer.Exit(1) from None
 
 
-def load(
+def load(  # noqa: PLR0913 - one for each option
     *,
     service_url: Annotated[
         str, typer.Option(help="Where producers connect: pulsar://HOST:PORT of Sluice, or pulsar+ssl://HOST:PORT.")
@@ -104,6 +111,9 @@ def load(
     live: Annotated[
         str | None, typer.Option(help="Write counts so far here, a JSON line each half second; - for stdout.")
     ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the counts to stdout, as without --out, and write them there too.")
+    ] = False,
 ) -> None:
     """Offer a scenario's load with official clients, and count.
 
@@ -115,4 +125,5 @@ def load(
     except ImportError as error:
         typer.echo(f"sluice load: {error.name} is not installed: run `pip install 'pulsar-sluice[load]'`", err=True)
         raise typer.Exit(1) from error
-    raise typer.Exit(main(Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live, ca)))
+    request = Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live, ca, prints=json)
+    raise typer.Exit(main(request))

@@ -180,6 +180,7 @@ class Proxy:
                 self.engine.registry.limiters, self.engine.journal, self.engine.slices, self.engine.clock
             )
             self._collector = self._make_collector()
+            self._collector.choose_limits(config.metrics_limits)
             self._export = self._make_export()
             unless_made.pop_all()
 
@@ -200,6 +201,7 @@ class Proxy:
             written=partial(_written_limits, policies),
             measure=lambda: self.engine.slices.measure(Work.FLEET),
             members=self._source.members,
+            version=importlib.metadata.version("pulsar-sluice"),
         )
 
     def _open_policies(self, file: FilePolicies, blocks: KeptBlocks) -> PolicyService:
@@ -420,7 +422,9 @@ class Proxy:
             try:
                 limits_changed = await self.service.take_file(file, compare, take_blocks)
                 choose_form(config.log)
-                return self._take_brokers(config) or limits_changed or blocks_changed
+                self._collector.choose_limits(config.metrics_limits)
+                others_chosen = config.metrics_limits != self.reloader.config.metrics_limits
+                return self._take_brokers(config) or limits_changed or blocks_changed or others_chosen
             finally:  # the values of an unchanged file are garbage now, of a changed one the table alone
                 self.engine.slices.run(Work.MEMORY, letting_go(values))
 
@@ -456,12 +460,13 @@ class Proxy:
         }
         return Checkup(
             brokers=self.brokers.asked,
-            broker_clock=None if self._forwarder is None else self._forwarder.broker.clock_ahead_s,
+            broker_clocks=None if self._forwarder is None else self._forwarder.broker.clocks_ahead_s,
             expiries=self._files.expiries,
             states=self.states,
             shortage=self.descriptors.shortage(),
             connections=config.max_connections,
             folders={key: folder for key, folder in folders.items() if folder is not None},
+            member=None if self.fleet is None else self.fleet.member,
             policies=self.engine.registry.policies,
             slices=self.engine.slices,
             clock=time.time,

@@ -1,4 +1,4 @@
-"""The examination of a running proxy: brokers, certificates, degraded states, descriptors, kernel, disks and limits.
+"""The examination of a running proxy: what it needs of brokers, other members and its machine, and its limits.
 
 Checkup.findings() ──▶ GET /sluice/doctor ──▶ sluice doctor
 """
@@ -6,11 +6,14 @@ Checkup.findings() ──▶ GET /sluice/doctor ──▶ sluice doctor
 import asyncio
 import re
 import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from fleet.member import FleetMember
+from fleet.messages import VersionSet
 from limiter.levels import Setting
 from limiter.names import is_pattern
 from limiter.policies import InForce, Policies
@@ -51,7 +54,8 @@ class Finding(NamedTuple):
     """The result of one check.
 
     Attributes:
-        check: The subject: `brokers`, `clock`, `certificates`, `degraded`, `descriptors`, `kernel`, `disk`, `limits`.
+        check: The subject: `brokers`, `clock`, `certificates`, `degraded`, `descriptors`, `kernel`, `disk`, `folder`,
+            `versions`, `limits`.
         severity: `ok`, `warning` (no client notices it yet) or `problem`.
         text: The state in words.
         remedy: The operator's remedy; empty where there is nothing to do.
@@ -68,12 +72,14 @@ class Checkup:
 
     Args:
         brokers: Asks each configured broker.
-        broker_clock: Returns by how many seconds a broker's clock is ahead, at least; None: there is no way to ask it.
+        broker_clocks: Returns by how many seconds each broker's clock is ahead, at least, or why that is not known;
+            None: there is no way to ask them.
         expiries: Returns the expiries of the certificates in force.
         states: The degraded states.
         shortage: The shortage of file descriptors, if there is one.
         connections: Client connections that may be open, each with one to a broker.
         folders: The folders that the proxy writes into, by key.
+        member: This member of a fleet; None: the proxy is in none.
         policies: The limits in force.
         slices: Bounds the work in one turn of the loop.
         clock: Seconds since 1970.
@@ -83,39 +89,48 @@ class Checkup:
         self,
         *,
         brokers: Callable[[], Awaitable[Mapping[str, BrokerAnswer]]],
-        broker_clock: Callable[[], Awaitable[float]] | None,
+        broker_clocks: Callable[[], Awaitable[Mapping[str, float | str]]] | None,
         expiries: Callable[[], Iterable[Expiry]],
         states: DegradedStates,
         shortage: Shortage | None,
         connections: int,
         folders: Mapping[str, Path],
+        member: FleetMember | None,
         policies: Policies,
         slices: Slices,
         clock: Callable[[], float],
     ) -> None:
         self._brokers = brokers
-        self._broker_clock = broker_clock
+        self._broker_clocks = broker_clocks
         self._expiries = expiries
         self._states = states
         self._shortage = shortage
         self._connections = connections
         self._folders = folders
+        self._member = member
         self._policies = policies
         self._slices = slices
         self._clock = clock
 
     async def findings(self) -> list[Finding]:
         """Return the findings: problems first, then warnings, then checks without one."""
-        found = [of_broker(broker, answer) for broker, answer in (await self._brokers()).items()]
-        found += [*self._of_certificates(), *self._of_states(), self._of_descriptors()]
-        if self._broker_clock is not None:
-            found.append(await of_clock(self._broker_clock))
-        found += await asyncio.to_thread(lambda: [*kernel(self._connections), *disks(self._folders)])
+        answers, ahead_s = await asyncio.gather(self._brokers(), self._clocks())
+        found = [of_broker(broker, answer) for broker, answer in answers.items()]
+        found += [*self._of_certificates(), *self._of_states(), self._of_descriptors(), *of_clocks(ahead_s)]
+        if self._member is not None:
+            found.append(of_versions(self._member))
+        found += await asyncio.to_thread(self._of_machine)
         unreachable = UnreachableLimits(self._policies)
         await self._slices.done(Work.REQUESTS, unreachable.looking())
         found += unreachable.findings()
         order: tuple[Severity, ...] = ("problem", "warning", "ok")
         return sorted(found, key=lambda finding: order.index(finding.severity))
+
+    async def _clocks(self) -> Mapping[str, float | str] | None:
+        return None if self._broker_clocks is None else await self._broker_clocks()
+
+    def _of_machine(self) -> list[Finding]:
+        return [*kernel(self._connections), *disks(self._folders), *writable(self._folders)]
 
     def _of_certificates(self) -> list[Finding]:
         found, now = [], self._clock()
@@ -158,17 +173,51 @@ def of_broker(broker: str, answer: BrokerAnswer) -> Finding:
     return Finding("brokers", "warning", text, "see the README's table of supported versions, and try it first")
 
 
-async def of_clock(broker_clock: Callable[[], Awaitable[float]]) -> Finding:
-    """Compare this machine's clock with a broker's."""
-    try:
-        ahead_s = await broker_clock()
-    except OSError as error:
-        return Finding("clock", "warning", f"the broker's clock is not known: {error}", "see admin_forward.url")
-    if abs(ahead_s) < CLOCKS_APART_S:
-        return Finding("clock", "ok", f"the clocks of this machine and of the broker agree within {CLOCKS_APART_S:g} s")
-    side = "ahead of" if ahead_s > 0 else "behind"
-    text = f"the broker's clock is {abs(ahead_s):.0f} s {side} this machine's: tokens and certificates may be refused"
-    return Finding("clock", "warning", text, "let both machines follow NTP")
+def of_clocks(ahead_s: Mapping[str, float | str] | None) -> Iterator[Finding]:
+    """Compare this machine's clock with those of brokers, by `Checkup`'s `broker_clocks`; None: they were not asked."""
+    if ahead_s is None:
+        text = "the brokers' clocks were not asked: brokers say their time by their web services alone"
+        yield Finding(
+            "clock", "warning", text, "name a broker's web service in admin_forward.url, or look at NTP there"
+        )
+        return
+    for broker, known in ahead_s.items():
+        if isinstance(known, str):
+            text, remedy = (
+                f"the clock of {broker} is not known: {known}",
+                "see admin_forward.url, admin_forward.brokers",
+            )
+            yield Finding("clock", "warning", text, remedy)
+        elif abs(known) < CLOCKS_APART_S:
+            text = f"the clocks of this machine and of {broker} agree within {CLOCKS_APART_S:g} s"
+            yield Finding("clock", "ok", text)
+        else:
+            side = "ahead of" if known > 0 else "behind"
+            apart = f"the clock of {broker} is {abs(known):.0f} s {side} this machine's"
+            text = f"{apart}: tokens and certificates may be refused"
+            yield Finding("clock", "warning", text, "let both machines follow NTP")
+
+
+def of_versions(member: FleetMember) -> Finding:
+    """Compare the versions of Sluice that the members of a fleet run, as its coordinator has reported them."""
+    remedy = "let all members run one version (docs/how-to/upgrade.md)"
+    if member.epoch == 0:
+        text = "the versions of the fleet's members are not known: no coordinator is heard"
+        return Finding("versions", "warning", text, "see `sluice fleet`")
+    if not member.coordinator_version:
+        text = f"the coordinator {member.coordinator} runs an earlier Sluice, which reports no versions of members"
+        return Finding("versions", "warning", text, remedy)
+    if member.version_sets:
+        sets = "; ".join(map(described_versions, member.version_sets))
+        return Finding("versions", "warning", f"members run different versions of Sluice: {sets}", remedy)
+    return Finding("versions", "ok", f"all {member.members} members run Sluice {member.version}")
+
+
+def described_versions(versions: VersionSet) -> str:
+    """Return a version and its members for people: `0.2.0 in a, b and 3 more`."""
+    unnamed = versions.members - len(versions.names)
+    more = f" and {unnamed} more" if unnamed else ""
+    return f"{versions.version or 'unknown'} in {', '.join(versions.names)}{more}"
 
 
 def kernel(connections: int, ports: Path = _PORTS, queue: Path = _QUEUE) -> Iterator[Finding]:
@@ -182,8 +231,14 @@ def kernel(connections: int, ports: Path = _PORTS, queue: Path = _QUEUE) -> Iter
     try:
         first, last = map(int, ports.read_text().split())
         most_queued = int(queue.read_text())
-    except (OSError, ValueError):
-        return  # no Linux
+    except (OSError, ValueError) as error:
+        text = f"the kernel's settings are not readable: {error}"
+        remedy = (
+            "let the process see /proc/sys (systemd: ProcSubset=all), or look at net.ipv4.ip_local_port_range and "
+            "net.core.somaxconn by sysctl"
+        )
+        yield Finding("kernel", "warning", text, remedy)
+        return
     there = last - first + 1
     if there < connections:
         yield Finding(
@@ -218,6 +273,20 @@ def disks(folders: Mapping[str, Path]) -> Iterator[Finding]:
         severity: Severity = "ok" if free >= _LITTLE else "warning" if free >= _VERY_LITTLE else "problem"
         remedy = "" if severity == "ok" else "make room, or bound the log (access_log.retain_size)"
         yield Finding("disk", severity, f"{key}: {free:.0%} of the disk of {folder} is free", remedy)
+
+
+def writable(folders: Mapping[str, Path]) -> Iterator[Finding]:
+    """Make a file in each of these folders, given by the keys that name them, and remove it."""
+    for key, folder in folders.items():
+        try:
+            with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+                file.write(b"\0")
+        except OSError as error:
+            text = f"{key}: no file can be made in {folder}: {error.strerror}"
+            remedy = "let the user of the process write there (systemd: ReadWritePaths=; in a container, a volume)"
+            yield Finding("folder", "problem", text, remedy)
+        else:
+            yield Finding("folder", "ok", f"{key}: files can be made in {folder}")
 
 
 class UnreachableLimits:

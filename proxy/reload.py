@@ -34,7 +34,7 @@ from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
 from proxy.runtime import paused_collector
 
-LIVE = frozenset({"limits", "blocks", "log"})
+LIVE = frozenset({"limits", "blocks", "log", "metrics_limits"})
 """Keys whose values change without a restart."""
 BROKERS = frozenset({"broker", "allowed_brokers", "allowed_broker_networks"})
 """Keys whose values do so if `Config.way_to_brokers` is that of the start."""

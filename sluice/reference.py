@@ -29,8 +29,10 @@ Made from the command line by `python -m sluice.reference > docs/commands.md`; `
 | 2 | a wrong option; of `diff`, `doctor`, `load`: files, proxy or broker could not be read or asked |
 | 3 | of `report --strict`: not all is compliant; of `report --verify`: not every file is there unchanged |
 
-`sluice -q COMMAND` prints errors only. `--json`, where a command has it, prints the result as JSON. `sluice
---install-completion` has the shell complete commands and options.
+`-q`, before or after a command, leaves errors and the result that was asked for: by `--json`, or by a command that only
+shows or writes one, as `explain` and `export`. `--json` prints the result as JSON; of commands that write files or run
+on, it is one object at the end. `serve` alone has no `--json`, as its log is JSON already; `-q` leaves that log, whose
+key is `log.level`. `sluice --install-completion` has the shell complete commands and options.
 """
 
 

@@ -16,7 +16,7 @@ import tests.examples  # noqa: F401 - sets how many examples are tried, and whic
 from bench.data_path.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
 from tests.netns.hosts import missing as namespaces_missing
-from tools.chart import find_helm
+from tools.chart import OPERATOR, find_helm
 
 
 def _prometheus() -> str | None:
@@ -37,7 +37,7 @@ def _systemd() -> str | None:
 
 
 def _helm() -> str | None:
-    is_there = find_helm() and importlib.util.find_spec("kubernetes_validate")
+    is_there = find_helm() and importlib.util.find_spec("kubernetes_validate") and OPERATOR.exists()
     return None if is_there else "run make helm (Go; ten minutes)"
 
 

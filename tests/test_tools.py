@@ -77,3 +77,73 @@ def test_a_lock_that_changes_is_installed(make, clone):
 
 def test_the_makefile_is_read_in_a_minute():
     assert len((ROOT / "Makefile").read_text().splitlines()) <= 80
+
+
+DIGEST = f"python@sha256:{'0' * 64}"
+
+
+def programs(folder, *names):
+    """A PATH with the programs of this machine that these tools need, and these, which only write down their calls."""
+    folder.mkdir()
+    for name in ("bash", "dirname", "env", "sed"):
+        (folder / name).symlink_to(shutil.which(name))
+    for name in names:
+        (folder / name).write_text(f'#!/bin/sh\necho "{name} $*" >> "$CALLS"\n')
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def run_tool(tmp_path, path, *words):
+    """Run a tool of a clone without changes; returns exit code, its errors, and the calls of programs."""
+    clone, calls = tmp_path / "clone", tmp_path / "calls"
+    shutil.copytree(ROOT / "tools", clone / "tools")
+    shutil.copy(ROOT / "pyproject.toml", clone)
+    calls.touch()
+    env = {"PATH": path, "CALLS": str(calls)}
+    done = subprocess.run([clone / words[0], *words[1:]], env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr, calls.read_text().splitlines()
+
+
+@pytest.mark.parametrize("base", ["", "python:3.11-slim-bookworm", "python@sha256:12", "sha256:" + "0" * 64])
+def test_images_of_a_release_are_refused_without_a_digest(tmp_path, base):
+    path = programs(tmp_path / "bin", "docker", "buildah")
+    code, said, calls = run_tool(tmp_path, path, "tools/images", "--release", base)
+    assert code == 1
+    assert said.startswith(f"tools/images: '{base}' has no digest")
+    assert calls == []
+
+
+@pytest.mark.parametrize("engine", ["docker", "buildah"])
+def test_images_of_a_release_are_built_on_the_digest(tmp_path, engine):
+    code, said, calls = run_tool(tmp_path, programs(tmp_path / "bin", engine), "tools/images", "--release", DIGEST)
+    assert code == 0, said
+    assert [call.rpartition("--tag ")[2].split(":")[0] for call in calls] == ["sluice", "sluice-compliance"]
+    assert all(call.startswith(f"{engine} build --pull --build-arg PYTHON={DIGEST} ") for call in calls)
+
+
+def test_images_say_their_base():
+    for file in ("Dockerfile", "deploy/compliance.Dockerfile"):
+        last = (ROOT / file).read_text().rpartition("FROM ${PYTHON}\n")[2]
+        assert "ARG PYTHON\n" in last
+        assert 'org.opencontainers.image.base.name="${PYTHON}"' in last
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            [],
+            "no Python 3.12 3.13 on PATH: install it as python3.12 python3.13, or leave it out: --without-python 3.12 ",
+        ),
+        (["--without-python", "3.12"], "no Python 3.13 on PATH: install it as python3.13, or leave it out: --without-"),
+        (["--without-python", "3.10"], "--without-python names 3.11, 3.12 or 3.13, and not '3.10'"),
+        (["--without-python"], "--without-python names 3.11, 3.12 or 3.13, and not ''"),
+        (["--without-tags"], "'--without-tags' is not known"),
+        ([w for v in ("3.11", "3.12", "3.13") for w in ("--without-python", v)], "every Python is left out"),
+    ],
+)
+def test_release_leaves_out_no_python_that_is_not_named(tmp_path, words, said):
+    code, errors, calls = run_tool(tmp_path, programs(tmp_path / "bin", "python3.11"), "tools/release", *words)
+    assert code == 1
+    assert errors.splitlines()[-1].startswith(f"tools/release: {said}")
+    assert {call.split()[0] for call in calls} <= {"python3.11"}

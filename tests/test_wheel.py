@@ -1,5 +1,6 @@
 """The wheel, in an environment that has nothing of ours but it."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -115,3 +116,22 @@ def test_it_reads_a_configuration(environment):
     config = environment / "sluice.yaml"
     config.write_text(CONFIG)
     assert "sluice.yaml" in run(environment, "check", "--config", str(config))
+
+
+def test_same_sources_give_the_same_files_anywhere_at_any_time(tmp_path):
+    """What has no machine code, as tools/release builds it."""
+    made = []
+    for name, age_s in (("here", 0), ("elsewhere/and/deeper", 1_000_000)):
+        copy = tmp_path / name
+        for package in PACKAGES:
+            shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        for file in BUILD:
+            shutil.copy(ROOT / file, copy)
+        for file in copy.rglob("*"):
+            os.utime(file, (2**30 - age_s,) * 2)
+        env = os.environ | {"HATCH_BUILD_NO_HOOKS": "true", "SOURCE_DATE_EPOCH": "1700000000"}
+        command = [sys.executable, "-m", "hatchling", "build", "--directory", str(copy / "dist")]
+        subprocess.run(command, cwd=copy, check=True, capture_output=True, env=env)
+        made.append({file.name: file.read_bytes() for file in (copy / "dist").iterdir()})
+    assert {name.rpartition(".")[2] for name in made[0]} == {"whl", "gz"}
+    assert made[0] == made[1]

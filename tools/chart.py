@@ -22,6 +22,8 @@ VALUES = ROOT / "deploy/helm/ci"
 MANIFESTS = ROOT / "deploy/kubernetes"
 KUBERNETES = "1.33.0"
 """The version that is rendered for: a Helm that `go install` builds would take 1.20."""
+OPERATOR = Path(sys.prefix) / "share/prometheus-operator"
+"""The definitions of the Prometheus Operator's kinds, where `make helm` puts them."""
 OF_THE_CHART = ("listen", "broker", "admin", "metrics", "proxy_id", "processes", "limits")
 """Keys that the chart sets from values of its own, so that `config` may not have them."""
 _OF_HELM = re.compile(r" +(app\.kubernetes\.io/managed-by|helm\.sh/chart):")
@@ -34,8 +36,8 @@ def find_helm() -> str | None:
     return str(beside) if beside.exists() else shutil.which("helm")
 
 
-def render(values: Path, *more: str) -> str:
-    """Return the chart's objects for a file of values, as one YAML text.
+def render(values: Path, *more: str, of: Path = CHART) -> str:
+    """Return the chart's objects for a file of values, as one YAML text; of another folder's chart if it is given.
 
     Raises:
         subprocess.CalledProcessError: If Helm refuses the values.
@@ -43,7 +45,7 @@ def render(values: Path, *more: str) -> str:
     helm = find_helm()
     if helm is None:
         raise FileNotFoundError("no Helm here: make helm")
-    command = [helm, "template", "sluice", str(CHART), "--namespace", "pulsar", "--kube-version", KUBERNETES]
+    command = [helm, "template", "sluice", str(of), "--namespace", "pulsar", "--kube-version", KUBERNETES]
     command += ["--values", str(values), *more]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout  # noqa: S603
 

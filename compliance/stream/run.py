@@ -1,6 +1,7 @@
 """One run of the job: the stream of new files, the upkeep of its tables, its end, and its errors."""
 
 import contextlib
+import json
 import signal
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
 from types import FrameType, TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -199,6 +200,8 @@ def run_with_progress(
     follow: bool,
     settings: Mapping[str, str],
     live: Callable[[SparkSession], LiveReport] | None = None,
+    as_json: bool = False,
+    is_quiet: bool = False,
 ) -> int:
     """Run the job. Returns the exit code: 0 when done (or ended by a signal, while following), else 1.
 
@@ -207,6 +210,8 @@ def run_with_progress(
         follow: Go on until SIGTERM or SIGINT; else end after the present lines.
         settings: Of Spark, from the user.
         live: Makes the report that is kept up to date while following; None: there is none.
+        as_json: Print the summary and its place as one object of JSON at the end.
+        is_quiet: Print errors only, and that object where it is wanted.
     """
     try:
         checked(job)
@@ -215,8 +220,13 @@ def run_with_progress(
     except JobError as error:
         return _fail(str(error))
     try:
-        _tell_passed_over(job)
-        with Progress(Console(stderr=True)) as progress, alone(job), spark_session(log, settings) as spark:
+        if not is_quiet:
+            _tell_passed_over(job)
+        with (
+            Progress(Console(stderr=True, quiet=is_quiet)) as progress,
+            alone(job),
+            spark_session(log, settings, is_quiet=is_quiet) as spark,
+        ):
             progress.on_start(spark)
             run = JobRun(spark, job, progress.on_summary, progress.on_step, live and live(spark))
             if query := run.start(follow=follow):
@@ -231,7 +241,10 @@ def run_with_progress(
     except (PySparkException, Py4JError) as error:
         reason = cause(error)
         return _fail(_trouble(reason, job) or f"Spark failed: {reason} (its log: {log}); {_AGAIN}")
-    print(progress.last_words(job.out))  # noqa: T201 - a command's answer
+    if as_json:
+        print(json.dumps(progress.last_object(job.out), indent=2))  # noqa: T201 - a command's answer
+    elif not is_quiet:
+        print(progress.last_words(job.out))  # noqa: T201 - a command's answer
     return 0
 
 
@@ -314,6 +327,11 @@ class Progress:
         """Return the text that is printed at the end."""
         assert self._summary is not None
         return f"{_words(self._summary)}\n{out}/summary.json"
+
+    def last_object(self, out: str) -> dict[str, Any]:
+        """Return the same for programs."""
+        assert self._summary is not None
+        return {"summary_file": f"{out}/summary.json", **msgspec.to_builtins(self._summary)}
 
 
 def _words(summary: Summary) -> str:

@@ -200,6 +200,8 @@ class Request:
     """Where the counts on the way go: a file's name, `-` for standard output, None for nowhere."""
     ca: Path | None = None
     """Verifies addresses with TLS; None for the system's authorities."""
+    prints: bool = False
+    """Whether the result goes to standard output, even where `out` names a file."""
 
 
 def main(request: Request) -> int:
@@ -227,7 +229,9 @@ def _result(request: Request) -> dict[str, Any]:
             live = stdout if request.live == "-" else stack.enter_context(_writable(Path(request.live)))
             around = replace(around, progress=LiveLines(live))
         result = document(run(order, around), scenario.limits)
-        out.write(json.dumps(result, indent=1) + "\n")
+        text = json.dumps(result, indent=1) + "\n"
+        for target in {out, stdout} if request.prints else {out}:
+            target.write(text)
     return result
 
 

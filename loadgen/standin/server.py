@@ -11,7 +11,7 @@ import ssl
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import uvloop
 from google.protobuf.message import DecodeError
@@ -409,8 +409,10 @@ def context_of(endpoint: Endpoint, certificate: Path | None, key: Path | None) -
     return context
 
 
-async def serve(broker: StandinBroker, endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> None:
-    """Serve until SIGTERM or SIGINT, and say so on stdout once connections are accepted."""
+async def serve(
+    broker: StandinBroker, endpoint: Endpoint, tls: ssl.SSLContext | None = None, announce_to: TextIO | None = None
+) -> str:
+    """Serve until SIGTERM or SIGINT, and announce the address once connections are accepted; return it."""
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -419,15 +421,33 @@ async def serve(broker: StandinBroker, endpoint: Endpoint, tls: ssl.SSLContext |
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         raise OSError(f"cannot listen on {endpoint.address}: {reason}; choose another --listen") from None
-    bound = server.sockets[0].getsockname()
-    sys.stdout.write(f"stand-in broker for clients and fleets, listening on {host_port(*bound[:2])}\n")
-    sys.stdout.flush()
+    address = host_port(*server.sockets[0].getsockname()[:2])
+    if announce_to is not None:
+        announce_to.write(f"stand-in broker for clients and fleets, listening on {address}\n")
+        announce_to.flush()
     await stopped.wait()
     server.close()
+    return address
 
 
-def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None, tls: ssl.SSLContext | None = None) -> None:
+def run(
+    options: BrokerOptions,
+    endpoint: Endpoint,
+    counts: Path | None,
+    tls: ssl.SSLContext | None = None,
+    *,
+    as_json: bool = False,
+    is_quiet: bool = False,
+) -> None:
     """Run the broker until a signal ends it; then write the counts, if a file is named.
+
+    Args:
+        options: Of the broker.
+        endpoint: The address to listen on.
+        counts: The file for the counts; None: there is none.
+        tls: The context of an address with TLS.
+        as_json: Print the address and the counts at the end, as JSON, and nothing else on standard output.
+        is_quiet: Do not announce the address.
 
     Raises:
         OSError: If the address cannot be listened on, or the file cannot be written.
@@ -436,6 +456,10 @@ def run(options: BrokerOptions, endpoint: Endpoint, counts: Path | None, tls: ss
     if counts is not None:
         counts.touch()  # what cannot be written should be known before, not after
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(broker, endpoint, tls))
+        announce_to = sys.stderr if as_json else sys.stdout
+        address = runner.run(serve(broker, endpoint, tls, None if is_quiet else announce_to))
     if counts is not None:
         counts.write_text(json.dumps(broker.counts()) + "\n", encoding="utf-8")
+    if as_json:
+        place = None if counts is None else str(counts)
+        sys.stdout.write(json.dumps({"listen": address, "counts_file": place, **broker.counts()}, indent=2) + "\n")

@@ -13,6 +13,7 @@ from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
 from proxy.admin.handlers import JSON, TEXT, Either, asked, described, explaining, sent
 from proxy.admin.in_force import LimitsInForce, ShownDegraded
+from proxy.admin.limit_metrics import TooManyLimitsError
 from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import MetricsPage
 from proxy.admin.openapi import OpenApiRest
@@ -44,6 +45,11 @@ from proxy.reload import Reloader
 from proxy.session.engine import Engine
 from proxy.slices import Slices, Work
 
+_LIMITS = Either(
+    name="limits",
+    meaning="chosen: metrics of the limits that metrics_limits names and of the fullest; all: of up to 5,000 limits",
+    words=("chosen", "all"),
+)
 _VERBOSE = Either(name="verbose", meaning="the answer as JSON, with the degraded states", words=("", "1"))
 
 
@@ -216,14 +222,17 @@ def _in_turn(slices: Slices) -> Any:
 
 
 def _watching(metrics: MetricsPage, readiness: Readiness) -> list[web.RouteDef]:
-    @described({200: TEXT}, refuses=(503,))
+    @described({200: TEXT}, query=(_LIMITS,), refuses=(409, 503))
     async def show_metrics(request: web.Request) -> web.StreamResponse:
         """Counters in Prometheus' text format."""
+        all_limits = _LIMITS.read(asked(request, (_LIMITS,))) == "all"
         await readiness.fresh()
         try:
-            text = await metrics.text()
+            text = await metrics.text(all_limits=all_limits)
         except TooManyWaitError:
             return refusal(503, "too many wait for the metrics already: try again")
+        except TooManyLimitsError as error:
+            return refusal(409, str(error))
         return await sent(request, text, {"Content-Type": CONTENT_TYPE_LATEST})
 
     @described({200: TEXT})
@@ -231,7 +240,7 @@ def _watching(metrics: MetricsPage, readiness: Readiness) -> list[web.RouteDef]:
         """Return 200: the process answers."""
         return web.Response(text="alive\n")
 
-    return [web.get("/metrics", show_metrics), web.get("/healthz", show_health)]
+    return [web.get("/metrics", explaining(show_metrics)), web.get("/healthz", show_health)]
 
 
 @web.middleware

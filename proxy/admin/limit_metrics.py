@@ -1,7 +1,11 @@
-"""Metrics of single limits: of the fullest ones, as many as a scrape has room for, then of those not yet in use."""
+"""Metrics of single limits: of those that the operator chooses, of the fullest others, then of those not yet in use.
+
+On request they are of all limits.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
 from itertools import islice
 from typing import Final, NamedTuple, TypeVar
 
@@ -9,9 +13,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from limiter.levels import LEVELS, Level, SettingRecord
 from limiter.limiter import Limiter, Scope
+from limiter.names import EACH, PatternValues, is_pattern
 from limiter.policies import Policies
 from limiter.token_bucket import DIRECTIONS, Limit, Rate
 from proxy.admin.in_force import FullestLimits
+from proxy.config.values import LONGEST_LIMIT_NAME
 from proxy.observe.log_lines import in_force
 
 MOST_LIMITS: Final = 100
@@ -20,25 +26,67 @@ WIDE: Final = frozenset(level.word for level in LEVELS if level.is_wide)
 """Levels with few limits: limits of topics do not push them out."""
 HIDDEN: Final = frozenset(level.word for level in LEVELS if level.names_clients)
 """Levels whose limits are never shown, as their names are those of clients: a scrape may need no token."""
-LONGEST_NAME: Final = 300
-"""Most characters of a limit's name; limits with longer names are not shown, so that a scrape is bounded."""
+MOST_CHOSEN: Final = 500
+"""Limits that are shown because `metrics_limits` names them, alone or by a pattern."""
+MOST_ALL: Final = 5000
+"""Limits that a scrape of all shows; one of more is refused."""
 PLACE_NS: Final = 900 * 10**9
 """How long a limit is shown, at least. Names that clients make up replace each other no faster, so Prometheus gets few
 series."""
-_LIMITERS, _SHOWN = 20, 4
-"""Limiters that are looked at, and that are shown, in one unit of work."""
+_LIMITERS, _SHOWN, _NAMES = 20, 4, 50
+"""Limiters that are looked at, that are shown, and names of the configuration that are, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")
 _UNITS: Final = ("messages", "bytes")
 _PARTITION: Final = re.compile(r"-partition-(?:0|[1-9]\d*)$")
 T = TypeVar("T")
 
 
-class LimitMetrics:
-    """Chooses the limits to show by their use since the look before, and makes their metrics.
+class TooManyLimitsError(Exception):
+    """More limits are at work than a scrape of all shows; the text has the remedy."""
 
-    Use is the time that the limit needs for the entries that have passed. A limit on which streams wait is full.
-    A limit that is shown keeps its place for `PLACE_NS`. Names that a terminal would obey are not shown: escaped, two
-    of them could be the same label, which Prometheus refuses with the whole scrape.
+    def __init__(self) -> None:
+        super().__init__(
+            f"more than {MOST_ALL:,} limits are at work, as many as limits=all shows: name those that matter in "
+            "metrics_limits, or ask GET /sluice/limiters"
+        )
+
+
+class ChosenLimits:
+    """The limits that `metrics_limits` names.
+
+    Args:
+        entries: Its entries: a level, and a name or pattern of it; `*` alone for all of the level.
+    """
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        self._of_levels: dict[str, PatternValues[bool]] = {}
+        self._whole = set[str]()
+        for level, _, name in (entry.partition(" ") for entry in entries):
+            if name == EACH:
+                self._whole.add(level)
+            else:
+                self._of_levels.setdefault(level, PatternValues()).put(name, value=True)
+
+    def has(self, level: str, name: str) -> bool:
+        """Return whether a limit is named."""
+        if level in self._whole:
+            return True
+        names = self._of_levels.get(level)
+        return names is not None and any(True for _ in names.matches(name))
+
+    def whole_names(self, level: str) -> Iterator[str]:
+        """Yield the names of a level that are written out."""
+        names = self._of_levels.get(level)
+        return (name for name in (() if names is None else names.by_name) if not is_pattern(name))
+
+
+class LimitMetrics:
+    """Chooses the limits to show, and makes their metrics.
+
+    They are those that `metrics_limits` names, and of others those with the most use since the look before. Use is the
+    time that the limit needs for the entries that have passed. A limit on which streams wait is full. A limit that is
+    shown keeps its place for `PLACE_NS`. Names that a terminal would obey are not shown: escaped, two of them could be
+    the same label, which Prometheus refuses with the whole scrape.
 
     Places that are left go to limits of the configuration that no stream has used yet, with the use 0: so each series
     is there before the limit's first message, as far as the limit's name is in the configuration.
@@ -52,45 +100,103 @@ class LimitMetrics:
     def __init__(self, policies: Policies, *, is_of_fleet: bool = False) -> None:
         self._policies = policies
         self._is_of_fleet = is_of_fleet
+        self._chosen = ChosenLimits()
         self._before: dict[Limiter, float] = {}
         """The use of each limiter at the look before; replaced at each look."""
         self._places: dict[Limiter, int] = {}
         """When each limit that is shown got its place."""
 
+    def choose(self, entries: Iterable[str]) -> None:
+        """Show the limits that these entries of `metrics_limits` name from the next look on, and no others for that."""
+        self._chosen = ChosenLimits(entries)
+
+    def parts_of_all(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
+        """Yield the metrics of all limits, then of unused ones; None after work that has yielded nothing yet.
+
+        Raises:
+            TooManyLimitsError: If the limits in use are more than `MOST_ALL`.
+        """
+        shown: list[Limiter] = []
+        unused: dict[Names, UnusedLimit] = {}
+        yield from self._candidates(unused, MOST_ALL)
+        for some in batched(list(limiters.values()), _LIMITERS):
+            for limiter in some:
+                unused.pop(_names(limiter.scope), None)
+                if _may_be_shown(limiter.scope.level, limiter.scope.name):
+                    shown.append(limiter)
+            if len(shown) > MOST_ALL:
+                raise TooManyLimitsError
+            yield None
+        yield from _metrics(shown, list(islice(unused.values(), MOST_ALL - len(shown))), now)
+        yield _left_out(0)
+
     def parts(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
         """Yield the metrics of the limits that are chosen now; None after work that has yielded nothing yet."""
         used: dict[Limiter, float] = {}
         places = {limiter: since for limiter, since in self._places.items() if now - since < PLACE_NS}
-        wide, others = FullestLimits(MOST_LIMITS), FullestLimits(MOST_LIMITS)
+        groups = {group: FullestLimits(_most(group)) for group in _Group}
         unused: dict[Names, UnusedLimit] = {}
-        yield from self._candidates(unused)
+        yield from self._candidates(unused, 2 * MOST_LIMITS)
         for some in batched(list(limiters.values()), _LIMITERS):
             for limiter in some:
                 scope = limiter.scope
-                unused.pop((scope.direction, scope.level, _whole_topic(scope.name)), None)
-                if scope.level in HIDDEN or len(scope.name) > LONGEST_NAME or not scope.name.isprintable():
+                unused.pop(_names(scope), None)
+                if not _may_be_shown(scope.level, scope.name):
                     continue
                 used[limiter] = seconds = seconds_used(limiter)
                 more = seconds - self._before.get(limiter, 0.0)
                 rank = (limiter in places, len(limiter.waiters) > 0, more, scope)
-                (wide if scope.level in WIDE else others).add(rank, limiter)
+                groups[self._group(scope.level, scope.name)].add(rank, limiter)
             yield None
         self._before = used
-        chosen = [limiters[each.scope] for each in (*wide.first(), *others.first()) if each.scope in limiters]
+        fullest = [limiter for group in groups.values() for limiter in group.first()]
+        chosen = [limiters[each.scope] for each in fullest if each.scope in limiters]
         self._places = {limiter: places.get(limiter, now) for limiter in chosen}
-        yield from _metrics(chosen, _fitting(unused.values(), chosen), now)
+        left = {group: _most(group) - limits.added for group, limits in groups.items()}
+        yield from _metrics(chosen, list(_fitting(unused.values(), left)), now)
+        yield _left_out(max(0, -left[_Group.NAMED]))
 
-    def _candidates(self, unused: "dict[Names, UnusedLimit]") -> Iterator[None]:
-        """Add limits of the configuration: of each setting twice as many as there are places, as some are in use."""
+    def _group(self, level: str, name: str) -> "_Group":
+        if self._chosen.has(level, name):
+            return _Group.NAMED
+        return _Group.WIDE if level in WIDE else _Group.OTHERS
+
+    def _candidates(self, unused: "dict[Names, UnusedLimit]", most: int) -> Iterator[None]:
+        """Add limits of the configuration: of each setting those that `metrics_limits` writes out, and the first ones.
+
+        Args:
+            unused: What they are added to; never many more than `MOST_ALL`.
+            most: The number of the first ones.
+        """
         for direction in DIRECTIONS:
             for level, record in _NAMED_AS_WRITTEN:
+                values = self._policies.by_name(direction, record.word)
                 is_known = not (self._is_of_fleet and level.may_be_shared)
-                for name, value in islice(self._policies.by_name(direction, record.word).items(), 2 * MOST_LIMITS):
-                    is_of_one = not (record.is_each(name) or record.is_pattern(name))
-                    if is_of_one and value.limit and len(name) <= LONGEST_NAME and name.isprintable():
-                        labels = (direction, level.word, name, value.limit.mode)
-                        unused[labels[:3]] = UnusedLimit(labels, value.limit, is_known)
-                yield
+                written_out = [name for name in self._chosen.whole_names(level.word) if name in values]
+                for some in batched([*written_out, *islice(values, most)], _NAMES):
+                    if len(unused) >= MOST_ALL:
+                        return
+                    for name in some:
+                        value, is_of_one = values.get(name), not (record.is_each(name) or record.is_pattern(name))
+                        if value is not None and value.limit and is_of_one and _may_be_shown(level.word, name):
+                            labels, group = (direction, level.word, name), self._group(level.word, name)
+                            unused[labels] = UnusedLimit((*labels, value.limit.mode), value.limit, is_known, group)
+                    yield
+
+
+class _Group(Enum):
+    """Limits that have places of their own."""
+
+    NAMED = auto()
+    """Those that `metrics_limits` names."""
+    WIDE = auto()
+    """Others of wide levels."""
+    OTHERS = auto()
+    """All others."""
+
+
+def _most(group: _Group) -> int:
+    return MOST_CHOSEN if group is _Group.NAMED else MOST_LIMITS
 
 
 Names = tuple[str, str, str]
@@ -104,11 +210,13 @@ class UnusedLimit(NamedTuple):
         labels: Direction, level, name and mode.
         limit: Its value.
         is_known: Whether the rate that it will have in this process is that of the value.
+        group: Whose places it may have.
     """
 
     labels: tuple[str, str, str, str]
     limit: Limit
     is_known: bool
+    group: _Group
 
 
 def _named_as_written() -> Iterator[tuple[Level, SettingRecord]]:
@@ -123,17 +231,30 @@ def _named_as_written() -> Iterator[tuple[Level, SettingRecord]]:
 _NAMED_AS_WRITTEN: Final = tuple(_named_as_written())
 
 
-def _fitting(unused: Iterable[UnusedLimit], chosen: Sequence[Limiter]) -> list[UnusedLimit]:
-    """Return as many unused limits as the chosen ones leave places."""
-    in_use = sum(limiter.scope.level in WIDE for limiter in chosen)
-    wide = [each for each in unused if each.labels[1] in WIDE]
-    others = [each for each in unused if each.labels[1] not in WIDE]
-    return [*wide[: MOST_LIMITS - in_use], *others[: MOST_LIMITS - (len(chosen) - in_use)]]
+def _fitting(unused: Iterable[UnusedLimit], left: dict[_Group, int]) -> Iterator[UnusedLimit]:
+    """Yield as many unused limits as places are left, and count the places down, also for those without one."""
+    for each in unused:
+        left[each.group] -= 1
+        if left[each.group] >= 0:
+            yield each
 
 
-def _whole_topic(name: str) -> str:
-    """Return the topic as limits name it: a limit of a partitioned topic is one for each partition."""
-    return _PARTITION.sub("", name) if "-partition-" in name else name
+def _names(scope: Scope) -> Names:
+    """Return the names by which the configuration has a limit: a partitioned topic has one for each partition."""
+    name = _PARTITION.sub("", scope.name) if "-partition-" in scope.name else scope.name
+    return scope.direction, scope.level, name
+
+
+def _may_be_shown(level: str, name: str) -> bool:
+    return level not in HIDDEN and len(name) <= LONGEST_LIMIT_NAME and name.isprintable()
+
+
+def _left_out(number: int) -> Metric:
+    return GaugeMetricFamily(
+        "sluice_limits_left_out",
+        f"Limits that metrics_limits names and that have no metrics, as it names more than {MOST_CHOSEN}",
+        value=number,
+    )
 
 
 def seconds_used(limiter: Limiter) -> float:

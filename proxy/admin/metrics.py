@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple, get_args
 
@@ -389,18 +390,24 @@ class MetricsPage:
         self._collector = collector
         self._slices = slices
         self._shared = SharedWork(self._write, lambda text: _KEPT_S if len(text) > _NEVER_KEPT else 0.0)
+        self._of_all = SharedWork(partial(self._write, all_limits=True), lambda _: 0.0)
 
-    async def text(self) -> bytes:
-        """Return the text of now, or of a moment ago.
+    async def text(self, *, all_limits: bool = False) -> bytes:
+        """Return the text of now, or of a moment ago; that with all limits is never kept, as it may have 15 MB.
 
         Raises:
             TooManyWaitError: If too many wait for it.
+            TooManyLimitsError: If there are too many limits for `all_limits`.
         """
-        return await self._shared.get()
+        if not all_limits:
+            return await self._shared.get()
+        text = await self._of_all.get()
+        self._of_all.last = None
+        return text
 
-    async def _write(self) -> bytes:
+    async def _write(self, *, all_limits: bool = False) -> bytes:
         lines: list[bytes] = []
-        await self._slices.done(Work.SCRAPES, writing(self._collector.parts(), lines))
+        await self._slices.done(Work.SCRAPES, writing(self._collector.parts(all_limits=all_limits), lines))
         with self._slices.measure(Work.SCRAPES):
             return b"".join(lines)
 
@@ -463,14 +470,26 @@ class SluiceCollector(Collector):
         if whole is not None:
             yield whole
 
-    def parts(self) -> Iterator[Metric | None]:
-        """Yield all metrics, those with many samples in parts; None after work that has yielded nothing yet."""
+    def choose_limits(self, entries: Iterable[str]) -> None:
+        """Show the limits that these entries of `metrics_limits` name in any case, from now on."""
+        self._limits.choose(entries)
+
+    def parts(self, *, all_limits: bool = False) -> Iterator[Metric | None]:
+        """Yield all metrics, those with many samples in parts; None after work that has yielded nothing yet.
+
+        Args:
+            all_limits: Whether to show all limits in place of those that `metrics_limits` names and the fullest ones.
+
+        Raises:
+            TooManyLimitsError: If there are too many limits for that.
+        """
         yield from self._settling()
         yield from self._by_namespace()
         yield from self._delays()
         yield from self._by_level()
         yield from self._held()
-        yield from self._limits.parts(self._engine.registry.limiters, self._engine.clock())
+        limits = self._limits.parts_of_all if all_limits else self._limits.parts
+        yield from limits(self._engine.registry.limiters, self._engine.clock())
         yield from _of_counters(self._engine.counters, self._words())
         yield _gauge(
             "sluice_ready",

@@ -26,11 +26,8 @@ admin address serves them, and so does the address of `metrics:`, without token 
 ([operating.md](operating.md)).
 
 - **Labels are bounded.** `tenant` and `namespace` are those of the first 1,000 namespaces; all
-  others are counted together as `_others`; metrics by tenant alone have the first 200. Metrics of
-  single limits (`sluice_limit_…`) have the 100 fullest of wide levels (proxy, tenant, namespace,
-  resource group, exempt) and the 100 fullest of topics and subscriptions. A limit that is shown
-  stays for 15 minutes. Limits of producers, roles and addresses are in `/sluice/limiters` alone,
-  and so are names with control characters. A label's fixed words are listed below its metric;
+  others are counted together as `_others`; metrics by tenant alone have the first 200. Those of
+  [single limits](#single-limits) are of few. A label's fixed words are listed below its metric;
   `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
 - **Counters** only grow, until the process ends. **Gauges** go up and down, and no scrape changes
   them. Series exist before their first event: for each word below, and for the tenants,
@@ -38,6 +35,33 @@ admin address serves them, and so does the address of `metrics:`, without token 
   that a fleet shares has its rate and its burst from its first use on.
 - **Several processes** have an address each, with the numbers of that process
   ([processes.md](processes.md)).
+
+## Single limits
+
+`sluice_limit_…` have the rate, burst and use of single limits:
+
+- **The fullest**: 100 of wide levels (proxy, tenant, namespace, resource group, exempt) and 100 of
+  topics and subscriptions. A limit that is shown stays for 15 minutes.
+- **Those that `metrics_limits` names**, however full they are; a reload takes a new list. Each
+  entry is a level and a name or pattern, in which `*` is any text without a slash:
+
+  ```yaml
+  metrics_limits:
+    - tenant acme
+    - namespace acme/*
+    - topic persistent://acme/shop/orders
+    - resource_group *
+    - proxy
+  ```
+
+  Up to 500 limits have metrics for that; a metric below counts those that are left out.
+- **All**, up to 5,000: `GET /metrics?limits=all`, for a look, or a scrape of its own in longer
+  intervals. Where more are at work, the answer is 409.
+- **Not yet in use**: limits of the configuration without a stream so far have the places that the
+  ones with streams leave, those that `metrics_limits` writes out first.
+
+Limits of producers, roles and addresses are named after clients, and are in `/sluice/limiters`
+alone; so are names of more than 300 characters, or with control characters.
 
 ## OpenTelemetry
 

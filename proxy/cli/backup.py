@@ -6,7 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from proxy.cli.options import AdminOptions, asks_proxy
+from proxy.cli.options import AdminOptions, Json, Quiet, asks_proxy, print_json
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="File for the backup; one that is there is replaced.")]
 OfStore = Annotated[
@@ -25,7 +25,7 @@ _MOST_BYTES = 4 << 30
 
 
 @asks_proxy
-def backup(file: Target, *, admin: AdminOptions, store: OfStore = None) -> None:
+def backup(file: Target, *, admin: AdminOptions, store: OfStore = None, json: Json = False) -> None:
     """Write into a file what was set at run time.
 
     The proxy may run meanwhile. The file has the audit log, too, and all of it is of one moment.
@@ -39,10 +39,15 @@ def backup(file: Target, *, admin: AdminOptions, store: OfStore = None) -> None:
         found = write_backup(file, content)
     except StoreError as error:
         _fail(error)
+    if json:
+        print_json({"file": str(file), "policies": found.policies, "changes": found.changes})
+        return
     typer.echo(f"{file}: {found.policies} policies, {found.changes} changes of the audit log")
 
 
-def restore(backup: Source, store: Store, *, replace: Replace = False) -> None:
+def restore(
+    backup: Source, store: Store, *, replace: Replace = False, json: Json = False, quiet: Quiet = False
+) -> None:
     """Put a backup in the place of a policy store.
 
     The proxy that serves with it must not run.
@@ -50,18 +55,22 @@ def restore(backup: Source, store: Store, *, replace: Replace = False) -> None:
     from proxy.policies.store import StoreError, first_of
     from proxy.policies.store import restore as put_in_place
 
+    warnings = []
     if first := first_of(store):
-        typer.echo(
-            f"sluice: warning: {store}: a start with several processes makes it a copy of {first}: restore that one",
-            err=True,
-        )
+        warnings.append(f"{store}: a start with several processes makes it a copy of {first}: restore that one")
+    for warning in warnings if not (json or quiet) else ():
+        typer.echo(f"sluice: warning: {warning}", err=True)
     if store.exists() and not replace:
         _fail(f"{store}: already exists: --replace puts the backup in its place; `sluice backup --store` keeps it")
     try:
         found = put_in_place(backup, store, time.time_ns())
     except StoreError as error:
         _fail(error)
-    typer.echo(f"{store}: {found.policies} policies, {found.changes} changes of the audit log")
+    if json:
+        done = {"store": str(store), "policies": found.policies, "changes": found.changes, "warnings": warnings}
+        print_json(done)
+    elif not quiet:
+        typer.echo(f"{store}: {found.policies} policies, {found.changes} changes of the audit log")
 
 
 def _fail(problem: object) -> NoReturn:

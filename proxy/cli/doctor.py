@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from protocol.printable import printable
-from proxy.cli.options import AdminLinkError, AdminOptions, Json, asks_proxy, print_json
+from proxy.cli.options import AdminLinkError, AdminOptions, Json, Quiet, asks_proxy, print_json
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -53,7 +53,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 @asks_proxy
-def doctor(
+def doctor(  # noqa: PLR0913 - one for each option
     *,
     admin: AdminOptions,
     broker_admin: BrokerAdminUrl = "",
@@ -63,10 +63,12 @@ def doctor(
     tenant: Tenant = "",
     everywhere: Everywhere = False,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Examine a running proxy; each finding has its remedy.
 
-    It looks at brokers, certificates, degraded states, descriptors, kernel, disks and limits. With --streams it lists
+    It looks at brokers, clocks, certificates, degraded states, descriptors, kernel, disks, folders, limits and versions
+    of a fleet's members. With --streams it lists
     the streams that differ between the proxy and its broker instead: the two are compared twice, 2 s apart, as a
     difference may be there for a moment only. Exit code 0: no problem, no difference; 1: some; 2: proxy or broker
     could not be asked.
@@ -79,7 +81,7 @@ def doctor(
     from proxy.stream_comparison import TooManyError
 
     if not streams:
-        _examine(admin, is_of_streams=bool(broker_admin or seen_from or tenant or everywhere), json=json)
+        _examine(admin, is_of_streams=bool(broker_admin or seen_from or tenant or everywhere), json=json, quiet=quiet)
         return
     if not broker_admin:
         raise typer.BadParameter("--streams compares with a broker: name it with --broker-admin")
@@ -93,13 +95,13 @@ def doctor(
         _give_up([str(error)])
     if json:
         print_json(looked._asdict())
-    else:
+    elif not quiet:
         _tell(looked, everywhere=everywhere)
     if looked.differences:
         raise typer.Exit(1)
 
 
-def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool) -> None:
+def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: bool) -> None:
     from proxy.cli.admin_link import AdminLink
 
     if is_of_streams:
@@ -111,7 +113,7 @@ def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool) -> None:
     problems = sum(each["severity"] == "problem" for each in shown["findings"])
     if json:
         print_json(shown)
-    else:
+    elif not quiet:
         for each in shown["findings"]:
             typer.secho(f"{each['severity']:<8}", fg=_COLOURS[each["severity"]], nl=False)
             typer.echo(f" {each['check']:<13}{printable(each['text'])}")

@@ -17,7 +17,7 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
     """Have all clients of a proxy go on elsewhere, as SIGTERM does.
 
     The process runs on without clients. It is for hooks before a stop: /readyz is 503 at once, and clients leave after
-    `drain.delay`.
+    `drain.delay`. With --wait and --json, `phase` is `ended` where the process has ended meanwhile.
     """
     from proxy.cli.admin_link import AdminLink
 
@@ -30,7 +30,10 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
     except AdminLinkError as error:
         if error.status is not None:
             raise
-        typer.echo("the process has ended")
+        if json:
+            print_json({**shown, "phase": "ended"})
+        else:
+            typer.echo("the process has ended")
         return
     if wait and shown["phase"] == "serving":
         raise AdminLinkError("the drain was taken back: the process serves clients again")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from proxy.cli.options import Json, Quiet, print_json
+
 if TYPE_CHECKING:
     from proxy.importing.result import ImportResult
 
@@ -42,16 +44,18 @@ def import_limits(
     output: Output = None,
     force: Force = False,
     verbose: Verbose = False,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Turn the limits of a Pulsar broker into Sluice's configuration.
 
     The result is a YAML file for `sluice serve --config`. Limits that have no place in it are listed on
-    standard error, with the reason.
+    standard error, with the reason. With --json all is one object: the YAML too, where --output names no file for it.
     """
     from proxy.config.showing import yaml_text
-    from proxy.importing.result import ImportFailed, check_output, check_text, told, write_output
+    from proxy.importing.result import ImportFailed, as_json, check_output, check_text, told, write_output
 
-    source, read = _source(file, from_admin, token_file)
+    source, read = _source(file, from_admin, token_file, is_silent=quiet)
     heading = f"Made by `sluice import` from {source!r}.\n{_LIMITS_ONLY}"
     try:
         if output:
@@ -65,14 +69,18 @@ def import_limits(
         for problem in error.problems:
             typer.echo(f"sluice: {problem}", err=True)
         raise typer.Exit(1) from None
+    if json:
+        place = {"file": str(output)} if output else {"yaml": text}
+        print_json({"source": source, **place, **as_json(found)})
+        return
     if not output:
         typer.echo(text, nl=False)
-    for line in told(found, verbose=verbose):
+    for line in told(found, verbose=verbose) if not quiet else ():
         typer.echo(line, err=True)
 
 
 def _source(
-    file: Path | None, from_admin: str | None, token_file: Path | None
+    file: Path | None, from_admin: str | None, token_file: Path | None, *, is_silent: bool
 ) -> "tuple[str, Callable[[], ImportResult]]":
     """The name of the source for people, and the function that reads it."""
     from proxy.importing.broker_conf import from_file
@@ -84,4 +92,4 @@ def _source(
         raise typer.BadParameter("a file needs no token; --token-file goes with --from-admin")
     if file is not None:
         return file.name, lambda: from_file(file)
-    return str(from_admin), lambda: from_broker(str(from_admin), token_file)
+    return str(from_admin), lambda: from_broker(str(from_admin), token_file, is_silent=is_silent)

@@ -101,6 +101,10 @@ PlainHttp = Annotated[
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("-q", "--quiet", help="Print errors only, and the result that was asked for (--json; what is shown)."),
+]
 
 
 def print_json(result: object) -> None:

@@ -57,15 +57,34 @@ def explain(topic: Topic, *, admin: AdminOptions, json: Json = False, **client: 
 
 
 @asks_proxy
-def export(*, admin: AdminOptions, output: Output = None) -> None:
+def export(*, admin: AdminOptions, output: Output = None, json: Json = False) -> None:
     """Write the limits and blocks in force as a configuration.
 
-    They are those of the file and of run time together; `sluice check` accepts the result.
+    They are those of the file and of run time together; `sluice check` accepts the result. With --json they are
+    printed as JSON; with --output as well, the file has YAML, and their numbers are printed.
     """
+    if json:
+        _export_as_json(_held(_link(admin)), output)
+        return
     text = _link(admin).get("/sluice/policies").decode()
     if output is None:
         typer.echo(text, nl=False)
+    else:
+        _write(output, text)
+
+
+def _export_as_json(held: "PolicySet", output: Path | None) -> None:
+    from proxy.policies.policy_set import as_tree, as_yaml
+
+    if output is None:
+        print_json({"limits": {}, **as_tree(held)})
         return
+    _write(output, b"".join(as_yaml(held)).decode())
+    counts = {"limits": len(held.values), "attachments": len(held.attached), "blocks": len(held.blocks or ())}
+    print_json({"file": str(output), **counts})
+
+
+def _write(output: Path, text: str) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

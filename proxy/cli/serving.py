@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from proxy.cli.options import Json, print_json
+from proxy.cli.options import Json, Quiet, print_json
 
 if TYPE_CHECKING:
     from proxy.config.model import Loaded
@@ -117,6 +117,7 @@ def check(  # noqa: PLR0913 - one for each option
     show_defaults: ShowDefaults = False,
     values_only: ValuesOnly = False,
     json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Check a configuration as `sluice serve` would take it.
 
@@ -152,13 +153,13 @@ def check(  # noqa: PLR0913 - one for each option
     if json:
         print_json({"problems": problems, "warnings": warnings})
         raise typer.Exit(1 if problems else 0)
-    for warning in warnings:
+    for warning in warnings if not quiet else ():
         typer.echo(f"sluice: warning: {warning}", err=True)
     if problems:
         _fail(problems)
     if show or show_defaults:
         typer.echo(shown(loaded, with_defaults=show_defaults), nl=False)
-    else:
+    elif not quiet:
         typer.echo(f"{config or 'without a file'}: fine")
 
 

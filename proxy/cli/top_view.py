@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Annotated, Literal, NoReturn
 
 import msgspec
@@ -64,6 +65,18 @@ class Waiting(Struct, frozen=True):
     in_force: InForceAnswer | None = None
 
 
+class Rejecting(Struct, frozen=True):
+    """The limit that rejected a producer's messages last; fields as in `Waiting`."""
+
+    level: str
+    name: str
+    messages_per_s: float | None
+    bytes_per_s: float | None
+    published_messages_per_s: float | None = None
+    published_bytes_per_s: float | None = None
+    in_force: InForceAnswer | None = None
+
+
 class WouldHold(Struct, frozen=True):
     """The counts that limits in mode `observe` would hold."""
 
@@ -92,6 +105,7 @@ class StreamState(Struct, frozen=True):
     permits_withheld: Count = 0
     permits_at_broker: int = 0
     permits_wait_on: Waiting | None = None
+    rejected_by: Rejecting | None = None
 
 
 class StreamTotals(Struct, frozen=True):
@@ -187,11 +201,16 @@ def since(stream: StreamState) -> str:
     return span(stream.held_for_ms)
 
 
-def obstacle(stream: StreamState) -> str:
+def obstacle(stream: StreamState, rejected_per_s: float | None = None) -> str:
     """Return the limit that holds a stream or withholds its permits, with its value, or what observed ones would hold.
 
-    A consumer that has permits at the broker as well waits for what the broker has for it, first of all.
+    A consumer that has permits at the broker as well waits for what the broker has for it, first of all. Where messages
+    are rejected now, the limit that rejected the last one comes first.
     """
+    if rejected_per_s:
+        by = f": {_valued(stream.rejected_by, stream)}" if stream.rejected_by else ""
+        held = f"; held: {_valued(stream.waits_on, stream)}" if stream.waits_on else ""
+        return f"rejected {rate(rejected_per_s)}/s{by}{held}"
     if stream.waits_on is not None:
         return _valued(stream.waits_on, stream)
     if stream.permits_wait_on is not None:
@@ -201,7 +220,7 @@ def obstacle(stream: StreamState) -> str:
     return f"observed: would hold {would:,}" if would else ""
 
 
-def _valued(waits_on: Waiting, stream: StreamState) -> str:
+def _valued(waits_on: Waiting | Rejecting, stream: StreamState) -> str:
     values, here = [], waits_on.in_force or InForceAnswer(None, None)
     if waits_on.messages_per_s is not None:
         said = _with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s)
@@ -282,8 +301,12 @@ def rows_of(look: ProxyLook) -> list[StreamRow]:
 
 
 def ordered(rows: list[StreamRow], sort: Sort) -> list[StreamRow]:
-    """Sort rows: `held`: most held first; `rate`: highest rate passed; `wait`: longest held; then the busiest."""
-    return sorted(rows, key=lambda row: (_rank(row, sort), row.passed_per_s or 0.0), reverse=True)
+    """Sort rows: `held`: most held first; `rate`: highest rate passed; `wait`: longest held.
+
+    Of equal ones those of which most is rejected come first, then the busiest.
+    """
+    ranked = [((_rank(row, sort), row.rejected_per_s or 0.0, row.passed_per_s or 0.0), row) for row in rows]
+    return [row for _, row in sorted(ranked, key=itemgetter(0), reverse=True)]
 
 
 def total(rates: list[float | None]) -> float:
@@ -441,7 +464,7 @@ def _cells(row: StreamRow) -> tuple[str, ...]:
         f"{stream.held_messages:,}",
         size(stream.held_bytes),
         since(stream),
-        obstacle(stream),
+        obstacle(stream, row.rejected_per_s),
     )
     return tuple(printable(cell) for cell in cells)
 
@@ -613,6 +636,14 @@ class LimitSetAnswer(Struct, frozen=True):
     names: list[str]
 
 
+class VersionSetAnswer(Struct, frozen=True):
+    """A version of Sluice, and the members that run it."""
+
+    version: str
+    members: int
+    names: list[str]
+
+
 class MemberAnswer(Struct, frozen=True):
     """A member as the coordinator knows it, or has listed it."""
 
@@ -620,6 +651,7 @@ class MemberAnswer(Struct, frozen=True):
     heard_s_ago: float
     limits: int
     has_twin: bool = False
+    version: str = ""
 
 
 class LastChangeAnswer(Struct, frozen=True):
@@ -659,6 +691,7 @@ class FleetAnswer(Struct, frozen=True):
     fleet_limits: list[FleetLimitAnswer] | None
     policies: PoliciesAnswer | None = None
     limit_sets: list[LimitSetAnswer] = []
+    version_sets: list[VersionSetAnswer] = []
     last_coordinator: str = ""
     answered_s_ago: float | None = None
     problem: str = ""
@@ -697,6 +730,7 @@ def fleet_head(state: FleetAnswer) -> list[str]:
         f"{member}: {state.state}{why}; {lease}; lease ended {state.lease_ends} times",
         _coordinator_head(state),
         *_limit_sets_head(state.limit_sets),
+        *_version_sets_head(state.version_sets),
         *_policies_head(state.policies),
     ]
 
@@ -714,6 +748,14 @@ def _limit_sets_head(limit_sets: list[LimitSetAnswer]) -> list[str]:
     if not limit_sets:
         return []
     return ["members have different limits; compare them by sluice export at one member and sluice diff at another"]
+
+
+def _version_sets_head(version_sets: list[VersionSetAnswer]) -> list[str]:
+    parts = []
+    for one in version_sets:
+        more = f" and {one.members - len(one.names)} more" if one.members > len(one.names) else ""
+        parts.append(printable(f"{one.version or 'unknown'} in {', '.join(one.names)}{more}"))
+    return [f"members run different versions of Sluice: {'; '.join(parts)}"] if parts else []
 
 
 def _policies_head(policies: PoliciesAnswer | None) -> list[str]:
@@ -741,10 +783,10 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
     if state.limit_sets:
         found.append(_limit_sets_table(state.limit_sets))
     if state.members is not None:
-        members = Table("member", "heard", "limits", title="members")
+        members = Table("member", "Sluice", "heard", "limits", title="members")
         for member in state.members:
             name = printable(member.name) + (" (several have this name)" if member.has_twin else "")
-            _add(members, name, f"{member.heard_s_ago:.2f} s ago", str(member.limits))
+            _add(members, name, printable(member.version), f"{member.heard_s_ago:.2f} s ago", str(member.limits))
         found.append(members)
     if state.fleet_limits is not None:
         limits = Table("limit", "unit", "of", "member", "share", "used/s", "wanted/s", title="shares of all members")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from limiter.names import MOST_FORMS, form_of, is_pattern
 from protocol.endpoint import PLAIN, TLS, Endpoint
 from proxy.block_rules import Block, each_once
 from proxy.bulk import let_go
@@ -43,6 +44,7 @@ from proxy.config.values import (
     AdminAddress,
     BrokerAddress,
     Flag,
+    LimitWithMetrics,
     ListenAddresses,
     Network,
     ProxyId,
@@ -54,6 +56,9 @@ from proxy.config.values import (
 from proxy.config.written import MOST_SHOWN, File, Folder, read
 from proxy.files import FileReader
 from proxy.mistakes import BOUNDED, ConfigSection, Mistake, ReadSoFar
+
+MOST_METRICS_LIMITS = 100
+"""Entries of `metrics_limits`, at most."""
 
 
 class Publish(ConfigSection):
@@ -131,6 +136,12 @@ class Config(ConfigSection):
     metrics: AdminAddress | None = Field(
         None,
         description="a further address for /metrics, /healthz and /readyz alone, which needs no token and has no TLS",
+    )
+    metrics_limits: tuple[Annotated[LimitWithMetrics, BOUNDED], ...] = Field(
+        (),
+        description="limits that are always among the metrics of single limits, beside the fullest ones: a level and a "
+        "name or pattern, as `tenant acme`, `topic acme/shop/*`, `proxy`; at most 100, see "
+        "[metrics.md](metrics.md#single-limits)",
     )
     proxy_id: ProxyId = Field(
         "sluice",
@@ -215,6 +226,25 @@ class Config(ConfigSection):
         """
         header = self.broker_proxy_protocol
         return self.broker[0].scheme, self.broker_tls, self.authentication, header, self.dials_brokers_of_members
+
+    @field_validator("metrics_limits")
+    @classmethod
+    def _are_few(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) > MOST_METRICS_LIMITS:
+            raise ValueError(
+                f"{len(value)} limits are named, and at most {MOST_METRICS_LIMITS} may be: use patterns, as "
+                "topic acme/shop/*"
+            )
+        twin = next((each for number, each in enumerate(value) if each in value[:number]), None)
+        if twin is not None:
+            raise ValueError(f"{twin!r} occurs twice in the list")
+        forms = {(each.partition(" ")[0], form_of(each)) for each in value if is_pattern(each)}
+        if len(forms) > MOST_FORMS:
+            raise ValueError(
+                f"the patterns have {len(forms)} forms, and at most {MOST_FORMS} are allowed: patterns are of one form "
+                "if they have as many characters before and after each *; use fewer lengths"
+            )
+        return value
 
     @field_validator("blocks")
     @classmethod

@@ -27,6 +27,7 @@ from proxy.config.sources import section_of
 from proxy.config.values import (
     AdminAddress,
     BrokerAddress,
+    LimitWithMetrics,
     ListenAddresses,
     Name,
     NamespaceName,
@@ -63,6 +64,7 @@ _OF_READERS: Mapping[Any, tuple[str, str]] = {
     "NetworkName": ("address or network", "10.0.0.0/8"),
     "WholeTopic": ("topic", "persistent://acme/shop/orders"),
     "Name": ("name", "orders"),
+    "LimitWithMetrics": ("level and name", "tenant acme"),
 }
 _OF_TYPES: Mapping[Any, tuple[str, Any]] = {
     bool: ("true or false", True),
@@ -101,6 +103,7 @@ _OF_KEYS: Mapping[str, Any] = {
     "write": ["ops"],
     "subscribe_rate_per_consumer": "5/30s",
     "subscribe": "5/30s",
+    "metrics_limits": ["tenant acme", "namespace acme/*", "topic persistent://acme/shop/orders"],
     "peak_messages": "1000/s",
     "peak_bytes": "20MB/s",
     "plan": "gold",
@@ -123,6 +126,7 @@ _NAMED = {
         "NetworkName": NetworkName,
         "WholeTopic": WholeTopic,
         "Name": Name,
+        "LimitWithMetrics": LimitWithMetrics,
     }.items()
 }
 

@@ -11,6 +11,7 @@ from annotated_types import Le
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
+from limiter.levels import LEVEL_OF_WORD
 from limiter.names import EACH, IPV6_HOST, form_of
 from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import (
@@ -384,6 +385,39 @@ def _name(name: str) -> str:
     return name
 
 
+LONGEST_LIMIT_NAME = 300
+"""Most characters of the name of a limit that has metrics: a scrape is bounded."""
+_OF_TOPICS = frozenset({"topic", "partitioned_topic"})
+_NAMELESS = frozenset({"proxy", "exempt"})
+"""Levels with one limit in each direction, which has no name."""
+_WITH_METRICS = tuple(word for word, level in LEVEL_OF_WORD.items() if not level.names_clients)
+_AS_LIMIT = "write a level and a name as `tenant acme`, `topic acme/shop/*`, or `proxy` alone"
+
+
+def _limit_with_metrics(value: Any) -> str:
+    """`tenant acme`, `namespace acme/*`, `topic persistent://acme/shop/orders`, `proxy`: a level, and a name of it."""
+    if not isinstance(value, str):
+        raise ValueError(_AS_LIMIT)  # noqa: TRY004 - pydantic takes it for a problem
+    level, _, name = value.strip().partition(" ")
+    name = name.strip()
+    if level in LEVEL_OF_WORD and level not in _WITH_METRICS:
+        raise ValueError(
+            f"{level} limits are named after clients, which /metrics never shows; GET /sluice/limiters has them"
+        )
+    if level not in LEVEL_OF_WORD:
+        raise ValueError(f"{level[:_MOST_SHOWN]!r} is no level: {_AS_LIMIT}; levels are {', '.join(_WITH_METRICS)}")
+    if level in _NAMELESS and name:
+        raise ValueError(f"the limit of {level} has no name: write `{level}` alone")
+    if level not in _NAMELESS and not name:
+        raise ValueError(f"name the {level.replace('_', ' ')}, or write `{level} *` for all")
+    if level in _OF_TOPICS and "://" not in name and name != EACH:
+        name = f"persistent://{name}"
+    if len(name) > LONGEST_LIMIT_NAME or not name.isprintable():
+        raise ValueError(f"metrics show names in one line of {LONGEST_LIMIT_NAME} characters at most")
+    form_of(name)
+    return f"{level} {name}".rstrip()
+
+
 def _proxy_id(value: str) -> str:
     if not _PROXY_ID.fullmatch(value):
         raise ValueError(
@@ -401,4 +435,5 @@ WholeTopic = Annotated[str, BeforeValidator(_whole_topic)]
 NamespaceName = Annotated[str, BeforeValidator(_namespace)]
 Name = Annotated[str, AfterValidator(_name)]
 RoleName = Annotated[str, AfterValidator(read_role)]
+LimitWithMetrics = Annotated[str, BeforeValidator(_limit_with_metrics)]
 ProxyId = Annotated[str, AfterValidator(_proxy_id)]

@@ -96,7 +96,7 @@ class Leadership:
         if heard < MOST_EPOCH:  # else no epoch is greater: members forget it two leases after their own has ended
             epoch = max(epoch, heard + 1)
         self._end()
-        self.coordinator = Coordinator(self._settings, self._member.name, epoch, self._clock())
+        self.coordinator = Coordinator(self._settings, self._member.name, epoch, self._clock(), self._member.version)
         structlog.get_logger().info("fleet: coordinates from now on", fleet=self._settings.fleet, epoch=epoch)
         self._grant_soon()
 

@@ -97,6 +97,7 @@ class FleetService:
         written: Returns the limits that are written in this process.
         measure: Measures the work for the fleet, as a context.
         members: The number of members, if that is known beforehand; else 0.
+        version: The version of Sluice, for the other members; empty: unknown.
 
     Attributes:
         config: The section `fleet`.
@@ -111,7 +112,7 @@ class FleetService:
         lease_ends: How often the lease has ended without an answer.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what its Args say
         self,
         config: Fleet,
         name: str,
@@ -120,7 +121,9 @@ class FleetService:
         on_share: Callable[[ShareChange], None] = lambda _change: None,
         written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
         measure: Callable[[], AbstractContextManager[object]] = nullcontext,
+        *,
         members: int = 0,
+        version: str = "",
     ) -> None:
         self.config = config
         self._measure = measure
@@ -134,7 +137,7 @@ class FleetService:
             members,
         )
         self.written = written
-        self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), written)
+        self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), written, version)
         self.limits = MemberLimits(config, self.member, clock, self.wants_now, self._tell_share)
         self.shared = self.limits.shared
         self.leadership = Leadership(settings, self.member, self._send_grants, self.shared.is_relative, clock, wall)

@@ -534,8 +534,8 @@ _RUNNING = "configuration of the broker"
 _UNSURE = "its default depends on the broker's memory, so one cannot see if it was set; if so, set publish.hold_total"
 
 
-def from_broker(text: str, token_file: Path | None) -> ImportResult:
-    """Ask the broker at a URL for its limits.
+def from_broker(text: str, token_file: Path | None, *, is_silent: bool = False) -> ImportResult:
+    """Ask the broker at a URL for its limits; draw the progress on a terminal, unless `is_silent`.
 
     Raises:
         ImportFailed: If the broker refuses a request, does not answer, or has invalid values.
@@ -543,7 +543,7 @@ def from_broker(text: str, token_file: Path | None) -> ImportResult:
     url, token = read_url(text), token_in(token_file)
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=console, transient=True, disable=is_silent or not console.is_terminal) as bar:
         return found_in(asyncio.run(_ask(url, token, bar)))
 
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from proxy.config.model import ConfigError, load_config
 from proxy.config.showing import TakenValue
@@ -110,6 +111,19 @@ def told(found: ImportResult, *, verbose: bool) -> Iterator[str]:
     yield from _keys(f"{_count(len(found.others), 'key')} not about limits", found.others, verbose=verbose)
     yield from _list("once all clients come through Sluice, these end the limits at the broker:", found.switch_off)
     yield from _list("and this, by hand:", found.by_hand)
+
+
+def as_json(found: ImportResult) -> dict[str, Any]:
+    """Return the report of an import for programs: the number of values taken over, and all else by its kind."""
+    return {
+        "taken": len(found.taken),
+        "notes": found.notes,
+        "left_out": [{"what": one.what, "why": one.why} for one in found.left],
+        "off": sorted(found.off),
+        "others": sorted(found.others),
+        "switch_off": found.switch_off,
+        "by_hand": found.by_hand,
+    }
 
 
 def _list(title: str, lines: list[str]) -> Iterator[str]:

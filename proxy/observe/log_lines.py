@@ -86,7 +86,16 @@ def reason(stream: Stream) -> Limiter | None:
     """Return the limiter that a stream waits on, or else the last that held or rejected its messages, if it exists."""
     if stream.waits_on is not None:
         return stream.waits_on
-    return next((limiter for limiter in stream.chain if limiter.scope.level == stream.last_reason), None)
+    return _of_level(stream, stream.last_reason)
+
+
+def rejecting_last(stream: Stream) -> Limiter | None:
+    """Return the limiter that rejected a stream's messages last, if any did, and it exists."""
+    return _of_level(stream, stream.last_rejecting)
+
+
+def _of_level(stream: Stream, level: str) -> Limiter | None:
+    return next((limiter for limiter in stream.chain if limiter.scope.level == level), None)
 
 
 def withholding(stream: Stream) -> Limiter | None:

@@ -1,11 +1,16 @@
+import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
+from typer.testing import CliRunner
 
+import compliance.job
 from compliance.job import LITTLE_BYTES, Origin, ReportError, alone, closed_files, prepare, run, settings_for, write
 from compliance.report.page import USAGE_COLUMNS
 from compliance.report.report import make_report
+from sluice.cli import app
 from tests.compliance.judging.facts_made import facts
 
 
@@ -22,6 +27,25 @@ def test_tables_that_are_none_are_named(tmp_path):
         run(Origin(tables=f"file:{tmp_path}/nowhere"), tmp_path / "out", on_step=print)
     with pytest.raises(ReportError, match=r"--tables .*a\[1\]: Spark reads .* as a pattern"):
         run(Origin(tables=f"{tmp_path}/a[1]"), tmp_path / "out", on_step=print)
+
+
+@pytest.mark.parametrize(("strict", "code"), [((), 0), (("--strict",), 3)])
+def test_json_has_the_verdict_and_the_exit_code(tmp_path, monkeypatch, strict, code):
+    report = make_report(facts())
+    report = msgspec.structs.replace(report, overall=msgspec.structs.replace(report.overall, verdict="unknown"))
+    monkeypatch.setattr(compliance.job, "run", lambda *_, **__: report)
+    log = tmp_path / "log"
+    log.mkdir()
+    (log / "_odd.jsonl").touch()
+    command = ["report", "--access-log", str(log), "--out", str(tmp_path / "out"), *strict]
+    ended = CliRunner().invoke(app, [*command, "--json"])
+    found = json.loads(ended.stdout)
+    assert (ended.exit_code, found["exit_code"], ended.stderr) == (code, code, "")
+    assert (found["verdict"], found["headline"]) == ("unknown", report.headline)
+    assert found["report"] == str(tmp_path / "out" / "report.html")
+    assert "_odd.jsonl" in found["passed_over"]
+    quiet = CliRunner().invoke(app, ["-q", *command])
+    assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (code, "", "")
 
 
 def test_a_missing_folder_is_named(tmp_path):

@@ -42,8 +42,14 @@ def pods(objects: Iterable[Manifest]) -> Iterator[tuple[str, Manifest, Manifest]
     """Name, labels and spec of all pods, those that Spark makes among them."""
     for each in objects:
         name = each["metadata"]["name"]
-        if each["kind"] in {"Deployment", "StatefulSet", "CronJob"}:
+        if each["kind"] in {"Deployment", "StatefulSet", "Job", "CronJob"}:
             template = each["spec"].get("template") or each["spec"]["jobTemplate"]["spec"]["template"]
             yield f"{each['kind']} {name}", template["metadata"]["labels"], template["spec"]
         elif each["kind"] == "ConfigMap" and "executor.yaml" in each["data"]:
-            yield f"executor {name}", {}, yaml.safe_load(each["data"]["executor.yaml"])["spec"]
+            template = yaml.safe_load(each["data"]["executor.yaml"])
+            yield f"executor {name}", template["metadata"]["labels"], template["spec"]
+
+
+def containers(spec: Manifest) -> list[Manifest]:
+    """The containers of a pod, those that run before the others first."""
+    return [*spec.get("initContainers", ()), *spec["containers"]]

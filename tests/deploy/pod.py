@@ -8,6 +8,7 @@ import os
 import secrets
 import shlex
 import ssl
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -63,6 +64,9 @@ class Pod:
         self.output = folder / "output"
         (folder / "volumes").mkdir(parents=True)
         self._volumes = {volume["name"]: self._volume(volume) for volume in spec["volumes"]}
+        for mount in self.container["volumeMounts"]:
+            if mount["name"] not in self._volumes:  # a claim of each replica
+                self._volumes[mount["name"]] = self._volume({"name": mount["name"]})
         self._process: TetheredProcess | None = None
 
     def _volume(self, volume: Manifest) -> Path:
@@ -122,10 +126,9 @@ class Pod:
                 mounts += [f"mount -o remount,ro,bind {path}"]
         security = self.container["securityContext"]
         words = [*self.container.get("command", self._entry), *self.container.get("args", ())]
-        environment = {"PATH": "/opt/sluice/bin:/usr/local/bin:/usr/bin:/bin", "HOME": "/"} | {
-            each["name"]: each.get("value", f"pod-{os.getpid()}") for each in self.container.get("env", ())
-        }
         layer = self.folder / "layer"
+        aliases = [f"{each['ip']} {' '.join(each['hostnames'])}" for each in self._spec.get("hostAliases", ())]
+        hosts = "\\n".join(["127.0.0.1 localhost", f"{BROKER} broker broker-2", *aliases, ""])
         layers = f"lowerdir={self._root},upperdir={layer}/up,workdir={layer}/work"
         return "\n".join(
             [
@@ -134,18 +137,34 @@ class Pod:
                 f"mkdir {layer}/up {layer}/work",
                 f"mount -t overlay overlay -o {layers} {root}",
                 *([f"chmod 755 {root}/root"] if self._root == Path("/") else []),
-                f"printf '127.0.0.1 localhost\\n{BROKER} broker broker-2\\n' >{root}/etc/hosts",
+                f"printf '{hosts}' >{root}/etc/hosts",
                 f"mount --rbind /proc {root}/proc",
                 f"mount --rbind /dev {root}/dev",
                 *mounts,
                 *([f"mount -o remount,ro {root}"] if security["readOnlyRootFilesystem"] else []),
                 "cd /",
-                f"exec chroot {root} setpriv --reuid {USER} --regid 0 --groups {GROUP} --no-new-privs "
-                "--inh-caps=-all --bounding-set=-all "
-                + shlex.join(["env", "-i", *(f"{key}={value}" for key, value in environment.items()), *words]),
+                "exec " + shlex.join(self._inside(*words)),
                 "",
             ]
         )
+
+    def _inside(self, *words: str) -> list[str]:
+        """A command as the container has it: root, user and environment."""
+        environment = {"PATH": f"{Path(self._entry[0]).parent}:/usr/local/bin:/usr/bin:/bin", "HOME": "/"} | {
+            each["name"]: each.get("value", f"pod-{os.getpid()}") for each in self.container.get("env", ())
+        }
+        user = ["setpriv", "--reuid", str(USER), "--regid", "0", "--groups", str(GROUP)]
+        nothing_more = ["--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
+        given = [f"{key}={value}" for key, value in environment.items()]
+        return ["chroot", str(self.folder / "root"), *user, *nothing_more, "env", "-i", *given, *words]
+
+    def run(self, *words: str) -> str:
+        """Run a command in the container as `kubectl exec` and hooks do; returns what it says. It may not fail."""
+        assert self._process is not None
+        command = ["nsenter", "--target", str(self._process.pid), "--mount", "--net", *self._inside(*words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def says(self) -> str:
         """Return the output so far."""

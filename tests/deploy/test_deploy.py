@@ -10,8 +10,10 @@ import yaml
 
 from proxy.config.model import load_config
 from sluice.cli import app
+from tests.docs.headings import SITE, anchors, links_to_the_site
 
 ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy/helm/sluice"
 RULES = ROOT / "deploy/prometheus/rules.yml"
 COMPOSE = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
 
@@ -123,10 +125,11 @@ def test_rules_pages_and_dashboards_name_metrics_that_exist():
 
 
 def test_each_alert_has_a_runbook_and_a_unit_test():
-    alerts = {rule["alert"]: rule["annotations"]["runbook"] for rule in _rules() if "alert" in rule}
+    alerts = [rule["alert"] for rule in _rules() if "alert" in rule]
     runbooks = re.findall(r"^## (\w+)$", (ROOT / "docs/runbooks.md").read_text(), re.MULTILINE)
-    assert list(alerts) == runbooks
-    assert all(runbook == f"docs/runbooks.md#{alert.lower()}" for alert, runbook in alerts.items())
+    assert alerts == runbooks
+    links = links_to_the_site()
+    assert all(links[alert] == f"runbooks.html#{alert.lower()}" for alert in alerts)
     rung = {
         each["alertname"]
         for test in yaml.safe_load(RULES.with_name("rules_test.yml").read_text())["tests"]
@@ -134,6 +137,19 @@ def test_each_alert_has_a_runbook_and_a_unit_test():
         if each["exp_alerts"]
     }
     assert rung == set(alerts)
+
+
+def test_links_of_alerts_and_panels_lead_to_headings():
+    for place, link in links_to_the_site().items():
+        page, _, anchor = link.partition(".html#")
+        assert anchor in anchors(ROOT / f"docs/{page}.md"), f"{place} leads to {link}"
+
+
+def test_chart_puts_the_docs_of_choice_in_place_of_the_default():
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values["docsUrl"] == SITE
+    for template in ("prometheusrule.yaml", "dashboards.yaml"):
+        assert f'replace "{SITE}"' in (CHART / "templates" / template).read_text()
 
 
 def test_prometheus_of_the_compose_file_has_the_rules():
@@ -145,10 +161,10 @@ def test_prometheus_of_the_compose_file_has_the_rules():
 def test_each_panel_has_unit_description_and_a_runbook():
     files = sorted((ROOT / "deploy/grafana").glob("*.json"))
     assert [file.stem for file in files] == ["sluice-fleet", "sluice-limit", "sluice-tenant"]
-    runbooks = {f"runbooks.md#{rule['alert'].lower()}" for rule in _rules() if "alert" in rule}
+    links = links_to_the_site()
     for file in files:
         for panel in json.loads(file.read_text())["panels"]:
             assert panel["description"]
             assert panel["fieldConfig"]["defaults"]["unit"]
-            (link,) = panel["links"]
-            assert link["url"].removeprefix("${docs}/") in runbooks
+            assert len(panel["links"]) == 1
+            assert links[f"{file.stem}: {panel['title']}"].startswith("runbooks.html#sluice")

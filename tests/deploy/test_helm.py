@@ -1,19 +1,25 @@
 """The chart, rendered by the real Helm."""
 
+import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import jsonschema_rs
 import pytest
 import yaml
 
-from tests.deploy.manifests import NAMES, ROOT, manifest, parsed
+from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec
+from tests.docs.headings import SITE
 from tools import chart
 
 pytestmark = pytest.mark.helm
 
 _KUBERNETES = ("1.27", "1.33")
-_NO_SCHEMA = {"PodMonitor", "PrometheusRule"}
 _TWO_VALUES = ("--set", "broker=pulsar://broker:6650", "--set", "limits.tenants.acme.publish.messages=100/s")
+
+_JOB = ("accessLog.persistent=true", "accessLog.size=100Gi", "compliance.enabled=true")
 
 
 @pytest.fixture
@@ -34,8 +40,47 @@ def test_objects_are_as_the_api_has_them(name: str, version: str) -> None:
     import kubernetes_validate  # noqa: PLC0415 - it comes with Helm
 
     for each in parsed(chart.render(ROOT / "deploy/helm/ci" / f"{name}.yaml")):
-        if each["kind"] not in _NO_SCHEMA:
+        if each["apiVersion"].startswith("monitoring.coreos.com/"):
+            jsonschema_rs.validate(operators_schema(each["kind"]), each)
+        else:
             kubernetes_validate.validate(each, version, strict=True)
+
+
+@cache
+def operators_schema(kind: str) -> Any:
+    """The schema of a kind of the Prometheus Operator, in which no other key is known."""
+    definition = yaml.safe_load((chart.OPERATOR / f"monitoring.coreos.com_{kind.lower()}s.yaml").read_text())
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["metadata"] = {"type": "object", "required": ["name"]}
+    return strict(schema)
+
+
+def strict(schema: Any) -> Any:
+    """The same schema, of which each object with properties has no others."""
+    if isinstance(schema, list):
+        return [strict(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: strict(value) for key, value in schema.items()}
+    if schema.get("type") == "object" and "properties" in schema:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": "PodMonitor", "spec": {"podMetricsEndpoint": []}},
+        {
+            "kind": "PodMonitor",
+            "spec": {"selector": {}, "podMetricsEndpoints": [{"port": "metrics", "interval": "30"}]},
+        },
+        {"kind": "PrometheusRule", "spec": {"groups": [{"name": "x", "rules": [{"alert": "X", "for": "1m"}]}]}},
+    ],
+)
+def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> None:
+    with pytest.raises(jsonschema_rs.ValidationError):
+        jsonschema_rs.validate(operators_schema(wrong["kind"]), {**wrong, "metadata": {"name": "x"}})
 
 
 @pytest.mark.parametrize(
@@ -55,6 +100,19 @@ def test_objects_are_as_the_api_has_them(name: str, version: str) -> None:
         (["compliance.schedule=daily"], "at '/compliance/schedule': 'daily' does not match pattern"),
         (["replicas=3", "accessLog.size=512Mi"], "accessLog.size: 512Mi is too little for 3 replicas: each keeps 256"),
         (["compliance.enabled=true"], "compliance.enabled: the job reads the access log of all replicas; set"),
+        (["admin.tokensSecret=x", "preStop.enabled=true"], "name its file in admin.commands.tokenFile"),
+        (
+            ["preStop.enabled=true", "config.admin_access.tls.client_ca=/run/secrets/x/ca.crt"],
+            "preStop.enabled: the hook needs a client certificate; name its file in admin.commands.cert",
+        ),
+        (["admin.commands.tokenFile=token"], "at '/admin/commands/tokenFile': 'token' does not match pattern"),
+        (
+            ["networkPolicy.brokers[0].podSelector.matchLabels.app=pulsar", "config.otlp.url=http://collector:4318"],
+            "networkPolicy.brokers: pods would not reach the collector of config.otlp; name its peers in",
+        ),
+        ([*_JOB, "compliance.once=true", "compliance.follow=true"], "compliance.once: true ends after one run, and"),
+        ([*_JOB, "compliance.report.liveHours=24"], "compliance.report.liveHours: a report that is kept up to date"),
+        (["docsUrl=docs"], "at '/docsUrl': 'docs' does not match pattern"),
         (["admin.tlsSecret=x"], "admin.tlsSecret: name admin.tokensSecret, too"),
     ],
 )
@@ -86,6 +144,61 @@ def test_rules_of_the_chart_are_those_of_prometheus(empty: Path) -> None:
     assert rule["spec"] == yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())
 
 
+def test_alerts_and_dashboards_lead_to_the_docs_of_choice(empty: Path) -> None:
+    wanted = ("--set", "prometheusRule.enabled=true,dashboards.enabled=true,docsUrl=https://docs.example/sluice/")
+    objects = parsed(chart.render(empty, *_TWO_VALUES, *wanted))
+    (rule,) = [each for each in objects if each["kind"] == "PrometheusRule"]
+    links = [each["annotations"]["runbook_url"] for each in rule["spec"]["groups"][1]["rules"]]
+    assert all(link.startswith("https://docs.example/sluice/runbooks.html#") for link in links)
+    dashboards = manifest(objects, ["ConfigMap"], "sluice-dashboards")["data"]
+    for text in dashboards.values():
+        assert '"query": "https://docs.example/sluice"' in text
+        assert SITE not in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "needs"),
+    [
+        ([], ""),
+        (["admin.tokensSecret=x"], "need a token (admin.commands.tokenFile):"),
+        (["admin.tokensSecret=x", "admin.commands.tokenFile=/run/secrets/x/token"], ""),
+        (
+            ["admin.tokensSecret=x", "admin.tlsSecret=y", "config.admin_access.tls.client_ca=/run/secrets/y/ca.crt"],
+            "need a token (admin.commands.tokenFile) and a client certificate (admin.commands.cert):",
+        ),
+    ],
+)
+def test_notes_say_what_commands_in_a_pod_need(settings: list[str], needs: str, empty: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "sluice"
+    shutil.copytree(chart.CHART, copy)
+    notes = copy / "templates/NOTES.txt"  # `helm template` shows none
+    (copy / "templates/_notes.tpl").write_text(f'{{{{- define "notes" }}}}{notes.read_text()}{{{{ end }}}}')
+    notes.with_name("notes.yaml").write_text(
+        '{kind: Notes, metadata: {name: notes}, text: {{ include "notes" . | quote }}}'
+    )
+    given = (word for each in settings for word in ("--set", each))
+    objects = parsed(chart.render(empty, *_TWO_VALUES, *given, of=copy))
+    text: str = manifest(objects, ["Notes"], "notes")["text"]
+    assert "kubectl --namespace pulsar exec deployment/sluice -- sluice top --once" in text
+    assert ("Commands in a pod need" in text) == bool(needs)
+    assert needs in text
+
+
+def test_commands_of_a_pod_ask_it_by_the_name_in_its_certificate(empty: Path) -> None:
+    secrets = "admin.tokensSecret=x,admin.tlsSecret=y,admin.commands.host=front.example"
+    objects = parsed(chart.render(empty, *_TWO_VALUES, "--set", secrets))
+    spec = pod_spec(manifest(objects, ["Deployment"], "sluice"))
+    assert spec["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["front.example"]}]
+    assert {"name": "SLUICE_ADMIN", "value": "https://front.example:8080"} in spec["containers"][0]["env"]
+
+
+def test_pod_of_the_job_keeps_a_live_report_where_the_chart_asks(empty: Path) -> None:
+    wanted = [*_JOB, "compliance.follow=true", "compliance.report.liveHours=12"]
+    objects = parsed(chart.render(empty, *_TWO_VALUES, *(word for each in wanted for word in ("--set", each))))
+    (container,) = pod_spec(manifest(objects, ["Deployment"], "sluice-compliance"))["containers"]
+    assert container["args"][-4:] == ["--report", "/var/lib/sluice/live", "--hours", "12"]
+
+
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
     def checksum(*more: str) -> str:
         objects = parsed(chart.render(empty, *_TWO_VALUES, *more))
@@ -94,6 +207,7 @@ def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
         return found
 
     assert checksum() == checksum("--set", "limits.tenants.other.publish.messages=5")
+    assert checksum() == checksum("--set", "config.metrics_limits={tenant acme}")
     assert checksum() != checksum("--set", "config.keep_alive=20s")
 
 

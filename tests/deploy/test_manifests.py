@@ -1,5 +1,6 @@
 """Without a cluster or Helm: in deploy/kubernetes every name leads somewhere, every command exists, no pod is root."""
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import yaml
 from compliance.commands import app as compliance_app
 from proxy.config.model import load_config
 from sluice.cli import app
-from tests.deploy.manifests import NAMES, ROOT, Manifest, manifest, objects_of, pod_spec, pods
+from tests.deploy.manifests import NAMES, ROOT, Manifest, containers, manifest, objects_of, pod_spec, pods
 from tools import chart
 
+PROXY_IMAGE = (ROOT / "Dockerfile").read_text()
 IMAGE = (ROOT / "deploy/compliance.Dockerfile").read_text()
 _VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
 """The kinds that the restricted standard allows."""
@@ -25,6 +27,15 @@ all_pods = pytest.mark.parametrize(
 )
 
 
+def selects(selector: Manifest, labels: Manifest) -> bool:
+    """Whether a selector takes a pod with these labels."""
+    expressions = selector.get("matchExpressions", ())
+    assert all(each["operator"] == "In" for each in expressions)
+    return selector["matchLabels"].items() <= labels.items() and all(
+        labels.get(each["key"]) in each["values"] for each in expressions
+    )
+
+
 def values_of(name: str) -> dict[str, Any]:
     values: dict[str, Any] = yaml.safe_load((ROOT / "deploy/helm/ci" / f"{name}.yaml").read_text())
     return values
@@ -33,12 +44,12 @@ def values_of(name: str) -> dict[str, Any]:
 @all_pods
 def test_pod_keeps_to_the_restricted_standard(name: str, spec: Manifest) -> None:
     """Source: Pod Security Standards, policy Restricted."""
-    assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & spec.keys()
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert "runAsUser" not in spec["securityContext"], "the image has one, and OpenShift chooses another"
     assert all(volume.keys() - {"name"} <= _VOLUMES for volume in spec["volumes"])
-    for container in spec["containers"]:
+    for container in containers(spec):
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False
         assert security["capabilities"] == {"drop": ["ALL"]}
@@ -58,12 +69,16 @@ def test_pod_names_what_is_there(name: str, spec: Manifest) -> None:
                 assert (f"{key[0].upper()}{key[1:]}", volume[key][name_key]) in made or volume[key][name_key] in given
     if "serviceAccountName" in spec:
         assert ("ServiceAccount", spec["serviceAccountName"]) in made
-    (container,) = spec["containers"]
-    probed = {container[key]["httpGet"]["port"] for key in container if key.endswith("Probe")}
-    assert probed <= {port["name"] for port in container.get("ports", ())}
+    for container in containers(spec):
+        probed = {container[key]["httpGet"]["port"] for key in container if key.endswith("Probe")}
+        assert probed <= {port["name"] for port in container.get("ports", ())}
     per_replica = {"store"} if "store" in values_of(name) else set()
-    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    mounted = {mount["name"] for container in containers(spec) for mount in container["volumeMounts"]}
     assert mounted - per_replica == {volume["name"] for volume in spec["volumes"]}
+    folders = {mount["mountPath"] for container in containers(spec) for mount in container["volumeMounts"]}
+    for variable in (each for container in containers(spec) for each in container.get("env", ())):
+        file = Path(variable.get("value", ""))
+        assert not file.is_absolute() or str(file.parent) in folders, f"{variable['name']} is in no volume"
 
 
 @all_files
@@ -82,9 +97,36 @@ def test_selectors_and_ports_lead_to_the_proxy(name: str) -> None:
         if each["kind"] in {"PodDisruptionBudget", "PodMonitor", "Deployment", "StatefulSet"}:
             selected = each["spec"]["selector"]["matchLabels"]
             assert (selected.items() <= labels.items()) == (each["metadata"]["name"] == "sluice")
-        if each["kind"] == "NetworkPolicy":
+        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "sluice":
+            assert each["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
             allowed = {port["port"] for rule in each["spec"]["ingress"] for port in rule["ports"]}
             assert allowed == ports
+
+
+@all_pods
+def test_each_pod_is_under_a_network_policy(name: str, spec: Manifest) -> None:
+    objects = objects_of(name)
+    (labels,) = [labels for _, labels, each in pods(objects) if each == spec]
+    policies = [each["spec"] for each in objects if each["kind"] == "NetworkPolicy"]
+    found = [policy for policy in policies if selects(policy["podSelector"], labels)]
+    assert len(found) == 1
+    if labels["app.kubernetes.io/component"] != "proxy":
+        for rule in found[0].get("ingress", ()):
+            assert [selects(peer["podSelector"], labels) for peer in rule["from"]] == [True]
+        reaches_others = "Egress" not in found[0]["policyTypes"]
+        assert reaches_others == ("executors" in values_of(name)["compliance"])
+
+
+def test_pods_that_reach_some_alone_reach_the_collector() -> None:
+    (policy,) = [
+        each["spec"]
+        for each in objects_of("everything")
+        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "sluice"
+    ]
+    values = values_of("everything")
+    assert values["config"]["otlp"]["url"]
+    ((_, to),) = [[rule.get("ports"), rule["to"]] for rule in policy["egress"] if "to" in rule]
+    assert to == values["networkPolicy"]["brokers"] + values["networkPolicy"]["others"]
 
 
 @all_files
@@ -100,8 +142,19 @@ def test_rendered_configuration_has_the_limits_of_the_values(name: str, tmp_path
 
 @all_pods
 def test_command_of_a_pod_takes_its_arguments(name: str, spec: Manifest) -> None:
-    (container,) = spec["containers"]
-    words = list(container.get("args", ()))
+    for container in containers(spec):
+        take(list(container.get("args", ())))
+        if "lifecycle" in container:
+            entry, *words = container["lifecycle"]["preStop"]["exec"]["command"]
+            assert entry == "sluice"
+            assert re.search(r"^ENV PATH=/opt/sluice/bin:", PROXY_IMAGE, re.MULTILINE), (
+                "where the image has the command"
+            )
+            take(words)
+
+
+def take(words: list[str]) -> None:
+    """Have the command that the words name take the others."""
     if words[:1] == ["spark-submit"]:
         script = words.index("/opt/sluice/compliance_job.py")
         assert "deploy/compliance_job.py /opt/sluice/compliance_job.py" in IMAGE
@@ -115,13 +168,23 @@ def test_command_of_a_pod_takes_its_arguments(name: str, spec: Manifest) -> None
         command.make_context("", [*words])
 
 
-@pytest.mark.parametrize("name", ["compliance", "executors"])
+@pytest.mark.parametrize("name", ["compliance", "executors", "everything", "once"])
 def test_no_two_runs_of_the_job_share_a_folder(name: str) -> None:
-    job = manifest(objects_of(name), ["CronJob", "Deployment"], "sluice-compliance")
+    owners = [each for each in objects_of(name) if each["kind"] in {"CronJob", "Deployment", "Job"}]
+    (job,) = [each for each in owners if "--access-log" in str(containers(pod_spec(each))[0]["args"])]
     if job["kind"] == "CronJob":
         assert job["spec"]["concurrencyPolicy"] == "Forbid"
-    else:
+    elif job["kind"] == "Deployment":
         assert (job["spec"]["replicas"], job["spec"]["strategy"]["type"]) == (1, "Recreate")
+
+
+def test_job_that_runs_once_makes_tables_and_then_the_report() -> None:
+    objects = objects_of("once")
+    assert [each["kind"] for each in objects if each["kind"] in {"CronJob", "Job"}] == ["Job"]
+    tables, report = containers(pod_spec(manifest(objects, ["Job"], "sluice-compliance-1")))
+    assert tables["args"][:3] == ["compliance", "run", "--once"]
+    folder = tables["args"][tables["args"].index("--out") + 1]
+    assert report["args"][:3] == ["report", "--tables", folder]
 
 
 def test_executors_have_the_folders_of_the_driver() -> None:

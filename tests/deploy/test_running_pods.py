@@ -76,6 +76,26 @@ def test_secrets_are_read_by_a_user_without_an_entry(tmp_path: Path, hosts: Host
         assert pod.get("admin", "/sluice/streams", by_tls=True, token=token)[0] == 200
 
 
+def test_commands_in_a_pod_and_its_hook_pass_token_and_tls(tmp_path: Path, hosts: Hosts) -> None:
+    authority = Authority(tmp_path / "ca")
+    named = "subjectAltName=DNS:sluice-admin.pulsar.svc\n"
+    pair = dict(
+        zip(("tls.crt", "tls.key"), map(Path.read_text, authority.sign("admin", extensions=named)), strict=True)
+    )
+    token = "0123456789abcdef"
+    files = {
+        "sluice-tls": pair,
+        "sluice-admin-tls": {**pair, "ca.crt": authority.certificate.read_text()},
+        "sluice-tokens": {"tokens.yaml": f"ops: {{access: write, token: {token}}}\n", "ops": f"{token}\n"},
+        "collector": {"ca.crt": authority.certificate.read_text(), "token": token},
+    }
+    with running("everything", tmp_path, hosts, files) as pod:
+        assert "0 streams" in pod.run("sluice", "top", "--once")
+        pod.run(*pod.container["lifecycle"]["preStop"]["exec"]["command"])
+        assert pod.get("metrics", "/readyz")[0] == 503
+        assert pod.stop() == 0
+
+
 IMAGES = pytest.mark.on_request
 """`tools/images` builds them first: ten minutes, as root."""
 

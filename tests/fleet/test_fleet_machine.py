@@ -12,6 +12,7 @@ from tests.limiter.long_run import Counted, long_run
 
 OTHER = ShareKey.of("publish tenant t", "bytes")
 LOADS = st.sampled_from([0.0, 3.0, 90.0, 400.0, 1e6])
+VERSIONS = st.sampled_from(["", "1.0"])
 WRITTEN = st.integers(0, 2)
 CLOCKS = st.builds(Clock, st.integers(0, 10**12), st.integers(-2400, 2400))
 
@@ -33,9 +34,9 @@ class Fleet(Counted):
         return self.world.processes[index % len(self.world.processes)]
 
     @precondition(lambda self: len(self.world.processes) < 5)
-    @rule(load=LOADS, other=LOADS, clock=CLOCKS, streams=st.integers(1, 9), written=WRITTEN)
-    def join(self, load: float, other: float, clock: Clock, streams: int, written: int) -> None:
-        self.world.join({KEY: load, OTHER: other}, clock, written).streams = streams
+    @rule(load=LOADS, other=LOADS, clock=CLOCKS, streams=st.integers(1, 9), written=WRITTEN, version=VERSIONS)
+    def join(self, load: float, other: float, clock: Clock, streams: int, written: int, version: str) -> None:
+        self.world.join({KEY: load, OTHER: other}, clock, written, version).streams = streams
 
     @precondition(lambda self: self.world.processes)
     @rule(index=st.integers(0, 4))
@@ -84,6 +85,7 @@ class Fleet(Counted):
         self.world.heal()
         self.go_on(12 * SECOND)
         self.world.check_limit_sets()
+        self.world.check_version_sets()
 
     @rule(clock=CLOCKS)
     def take_over(self, clock: Clock) -> None:

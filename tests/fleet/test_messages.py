@@ -19,6 +19,7 @@ from fleet.messages import (
     MOST_NAME,
     MOST_SET_MEMBERS,
     MOST_SETS,
+    MOST_VERSION,
     SHARE_BYTES,
     BadMessage,
     Grant,
@@ -26,8 +27,10 @@ from fleet.messages import (
     Introduction,
     LimitSet,
     MemberReport,
+    MemberStatus,
     Quota,
     ShareKey,
+    VersionSet,
     WrittenLimits,
 )
 from fleet.shares import GRAIN, UNBOUNDED, WHOLE
@@ -46,6 +49,7 @@ REPORT = MemberReport(
     wanted=[UNBOUNDED, 8],
     streams=[3, 1],
     gone=[4],
+    version="0.2.0",
 )
 GRANTS = Grants(
     "f",
@@ -54,6 +58,9 @@ GRANTS = Grants(
     2,
     [Grant(7, 9, 2, ids=[0, 7, 300], ppm=[5, 500_000, 333_333], held={0: Quota(1, 1, 1)}), Grant(8, 1, void=True)],
     10**18,
+    version="0.2.0",
+    version_sets=(VersionSet("0.2.0", 2, ("a", "b")), VersionSet("", 1, ("c",))),
+    roster=(MemberStatus("a", 7, 10**9, 3, has_twin=True, version="0.2.0"), MemberStatus("c", 8, 0, 0)),
 )
 
 
@@ -207,6 +214,24 @@ def test_grants_name_few_sets_of_limits() -> None:
     (read, *others) = Grants.decode(Grants("f", "c", 1, 9, limit_sets=(sent,) * (MOST_SETS + 1)).encode()).limit_sets
     assert read == sent._replace(names=("a",) * MOST_SET_MEMBERS)
     assert len(others) == MOST_SETS - 1
+
+
+def test_grants_name_few_versions_of_bounded_length() -> None:
+    sent = VersionSet("9" * (MOST_VERSION + 1), 9, ("a",) * (MOST_SET_MEMBERS + 1))
+    grants = Grants("f", "c", 1, 9, version="8" * 99, version_sets=(sent,) * (MOST_SETS + 1))
+    read = Grants.decode(grants.encode())
+    expected = VersionSet("9" * MOST_VERSION, 9, ("a",) * MOST_SET_MEMBERS)
+    assert (read.version, read.version_sets) == ("8" * MOST_VERSION, (expected,) * MOST_SETS)
+
+
+def test_a_listed_member_has_a_version_of_bounded_length() -> None:
+    grants = Grants("f", "c", 1, 9, roster=(MemberStatus("a", 7, 0, 0, version="9" * 99),))
+    assert [member.version for member in Grants.decode(grants.encode()).roster] == ["9" * MOST_VERSION]
+
+
+def test_a_report_has_a_version_of_bounded_length() -> None:
+    assert MemberReport.decode(replace(REPORT, version="9" * 99).encode()).version == "9" * MOST_VERSION
+    assert MemberReport.decode(replace(REPORT, version="").encode()).version == "", "of an earlier Sluice"
 
 
 @given(st.text(max_size=20) | st.builds(" ".join, st.lists(st.sampled_from(["publish", "topic", "", "a b", "t"]))))

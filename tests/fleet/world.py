@@ -153,13 +153,15 @@ class World:
         offered: dict[ShareKey, float] | None = None,
         clock: Clock | None = None,
         written: int = 0,
+        version: str = "",
     ) -> Process:
-        """Another process, with limits of this digest."""
+        """Another process, with limits of this digest, and of this version."""
         clock = clock or Clock()
         self.names += 1
         local = clock.at(self.now)
         digest = Digest(written)
-        member = FleetMember(self.settings, f"proxy-{self.names}", self.random.getrandbits(63) | 1, local, digest)
+        run = self.random.getrandbits(63) | 1
+        member = FleetMember(self.settings, f"proxy-{self.names}", run, local, digest, version)
         process = Process(member, clock, next_at=self.now, since=local, until=local, digest=digest)
         self.processes.append(process)
         for key, rate in (offered or {}).items():
@@ -294,6 +296,16 @@ class World:
         for process in self.processes:
             sets = {limits.written: (limits.members, list(limits.names)) for limits in process.member.limit_sets}
             expected = {written: (len(members), sorted(members)) for written, members in names.items()}
+            assert sets == (expected if len(names) > 1 else {}), process.member.name
+
+    def check_version_sets(self) -> None:
+        """Compare the versions in each member's latest grants with those of the members."""
+        names: dict[str, list[str]] = {}
+        for process in self.processes:
+            names.setdefault(process.member.version, []).append(process.member.name)
+        for process in self.processes:
+            sets = {one.version: (one.members, list(one.names)) for one in process.member.version_sets}
+            expected = {version: (len(members), sorted(members)) for version, members in names.items()}
             assert sets == (expected if len(names) > 1 else {}), process.member.name
 
     def keys(self) -> set[ShareKey]:

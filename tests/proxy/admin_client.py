@@ -72,12 +72,13 @@ class Admin:
         self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
         checkup = Checkup(
             brokers=self.brokers.asked,
-            broker_clock=None,
+            broker_clocks=None,
             expiries=tuple,
             states=DegradedStates(),
             shortage=None,
             connections=config.max_connections,
             folders={},
+            member=None,
             policies=self.engine.registry.policies,
             slices=self.engine.slices,
             clock=self.clock,

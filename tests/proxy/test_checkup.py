@@ -9,8 +9,22 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from fleet.member import FleetMember
+from fleet.messages import Grants, VersionSet
+from fleet.settings import FleetSettings
 from limiter.policies import Policies
-from proxy.checkup import MOST_LISTED, BrokerAnswer, Checkup, Finding, UnreachableLimits, disks, kernel, of_broker
+from proxy.checkup import (
+    MOST_LISTED,
+    BrokerAnswer,
+    Checkup,
+    Finding,
+    UnreachableLimits,
+    disks,
+    kernel,
+    of_broker,
+    of_clocks,
+    writable,
+)
 from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.degraded import Degraded, DegradedStates
@@ -33,14 +47,18 @@ async def examined(**differs: Any) -> list[Finding]:
     async def sound() -> dict[str, BrokerAnswer]:
         return {"pulsar://b:6650": BrokerAnswer(None)}
 
+    async def sound_clock() -> dict[str, float | str]:
+        return {"http://b:8080": 0.0}
+
     parts: dict[str, Any] = {
         "brokers": sound,
-        "broker_clock": None,
+        "broker_clocks": sound_clock,
         "expiries": tuple,
         "states": DegradedStates(),
         "shortage": None,
         "connections": 100,
         "folders": {},
+        "member": None,
         "policies": Policies(),
         "slices": Slices(Counters()),
         "clock": lambda: NOW,
@@ -51,7 +69,8 @@ async def examined(**differs: Any) -> list[Finding]:
 async def test_sound_process_has_no_problem() -> None:
     found = await examined(expiries=lambda: (expiry(100),))
     assert {each.severity for each in found if each.check != "kernel"} == {"ok"}
-    assert {each.check for each in found} == {"brokers", "certificates", "degraded", "descriptors", "kernel", "limits"}
+    checks = {"brokers", "certificates", "clock", "degraded", "descriptors", "kernel", "limits"}
+    assert {each.check for each in found} == checks
 
 
 @pytest.mark.parametrize(
@@ -72,31 +91,51 @@ def test_a_broker_s_version_is_compared(version: str, severity: str, said: str) 
 @pytest.mark.parametrize(
     ("ahead_s", "severity", "said"),
     [
-        (1.9, "ok", "agree within 2 s"),
-        (3.2, "warning", "the broker's clock is 3 s ahead of this machine's"),
-        (-90.0, "warning", "the broker's clock is 90 s behind this machine's"),
+        (1.9, "ok", "the clocks of this machine and of http://b:8080 agree within 2 s"),
+        (3.2, "warning", "the clock of http://b:8080 is 3 s ahead of this machine's"),
+        (-90.0, "warning", "the clock of http://b:8080 is 90 s behind this machine's"),
+        ("it is down", "warning", "the clock of http://b:8080 is not known: it is down"),
     ],
 )
-async def test_a_broker_s_clock_is_compared(ahead_s: float, severity: str, said: str) -> None:
-    async def ask() -> float:
-        return ahead_s
-
-    (found,) = [each for each in await examined(broker_clock=ask) if each.check == "clock"]
+def test_each_broker_s_clock_is_compared(ahead_s: float | str, severity: str, said: str) -> None:
+    other, found = of_clocks({"http://a:8080": 0.0, "http://b:8080": ahead_s})
+    assert other.severity == "ok"
     assert found.severity == severity
-    assert said in found.text
+    assert found.text.startswith(said)
+    assert bool(found.remedy) is (severity != "ok")
 
 
-async def test_a_clock_that_cannot_be_asked_is_named() -> None:
-    async def fail() -> float:
-        raise OSError("http://b:8080 cannot be reached")
+async def test_clocks_that_are_not_asked_are_a_finding() -> None:
+    (found,) = [each for each in await examined(broker_clocks=None) if each.check == "clock"]
+    assert found.severity == "warning"
+    assert "were not asked" in found.text
+    assert "admin_forward.url" in found.remedy
 
-    (found,) = [each for each in await examined(broker_clock=fail) if each.check == "clock"]
-    assert found == (
-        "clock",
-        "warning",
-        "the broker's clock is not known: http://b:8080 cannot be reached",
-        "see admin_forward.url",
-    )
+
+def grants(version: str, *sets: VersionSet) -> Grants:
+    return Grants("f", "one", 7, 3, version=version, version_sets=sets)
+
+
+@pytest.mark.parametrize(
+    ("heard", "severity", "said"),
+    [
+        (None, "warning", "the versions of the fleet's members are not known: no coordinator is heard"),
+        (grants(""), "warning", "the coordinator one runs an earlier Sluice, which reports no versions of members"),
+        (grants("0.2.0"), "ok", "all 3 members run Sluice 0.2.0"),
+        (
+            grants("0.2.0", VersionSet("0.2.0", 7, ("a", "b")), VersionSet("", 1, ("c",))),
+            "warning",
+            "members run different versions of Sluice: 0.2.0 in a, b and 5 more; unknown in c",
+        ),
+    ],
+)
+async def test_versions_of_a_fleet_s_members_are_compared(heard: Grants | None, severity: str, said: str) -> None:
+    member = FleetMember(FleetSettings("f"), "one", 1, 0, version="0.2.0")
+    if heard is not None:
+        member.take(heard, 1)
+    (found,) = [each for each in await examined(member=member) if each.check == "versions"]
+    assert (found.severity, found.text) == (severity, said)
+    assert bool(found.remedy) is (severity != "ok")
 
 
 async def test_problems_come_first_with_their_remedies() -> None:
@@ -125,7 +164,7 @@ async def test_problems_come_first_with_their_remedies() -> None:
     [
         ("32768\t60999\n", "4096\n", ["ok", "ok"]),
         ("32768 33000", "128", ["warning", "warning"]),
-        ("no numbers", "128", []),
+        ("no numbers", "128", ["warning"]),
     ],
 )
 def test_kernel_is_held_against_the_connections(tmp_path: Path, ports: str, queue: str, severities: list[str]) -> None:
@@ -133,6 +172,21 @@ def test_kernel_is_held_against_the_connections(tmp_path: Path, ports: str, queu
     (tmp_path / "queue").write_text(queue)
     found = list(kernel(10_000, tmp_path / "ports", tmp_path / "queue"))
     assert [each.severity for each in found] == severities
+
+
+def test_hidden_kernel_settings_are_a_finding_with_the_remedy(tmp_path: Path) -> None:
+    (found,) = kernel(10_000, tmp_path / "ports", tmp_path / "queue")
+    assert (found.severity, "are not readable" in found.text) == ("warning", True)
+    assert "ProcSubset=all" in found.remedy
+
+
+def test_a_file_is_made_in_each_folder_and_removed(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = list(writable({"access_log.dir": tmp_path, "drain.state": tmp_path / "none", "x": tmp_path / "file"}))
+    assert [each.severity for each in found] == ["ok", "problem", "problem"]
+    assert found[1].text == f"drain.state: no file can be made in {tmp_path / 'none'}: No such file or directory"
+    assert found[1].remedy
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(("free", "severity"), [(50, "ok"), (5, "ok"), (4, "warning"), (0, "problem")])

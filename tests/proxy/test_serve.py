@@ -487,6 +487,25 @@ async def test_a_reload_takes_other_brokers_of_the_same_scheme(tmp_path: Path) -
     assert targets.allows(broker_at("b7.example:6650"))
 
 
+async def test_a_reload_chooses_the_limits_with_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "sluice.yaml"
+    rest = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {}\n"
+    file.write_text(f"{rest}metrics_limits: [tenant acme]\n")
+    proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
+    await proxy.start()
+    at_start = proxy._collector._limits._chosen
+    file.write_text(f"{rest}metrics_limits: [tenant other]\n")
+    with capture_logs() as lines:
+        outcome = await proxy.reloader.reload("SIGHUP")
+    reloaded = proxy._collector._limits._chosen
+    await proxy.stop()
+    assert outcome.needs_restart == ()
+    assert [line["changed"] for line in lines if line["event"] == "configuration reloaded"] == [True]
+    names = ("acme", "other")
+    assert [at_start.has("tenant", name) for name in names] == [True, False]
+    assert [reloaded.has("tenant", name) for name in names] == [False, True]
+
+
 async def test_a_reload_chooses_the_lines_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "sluice.yaml"
     addresses = "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {}\n"

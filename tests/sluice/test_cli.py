@@ -17,7 +17,8 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from sluice.cli import app
+from sluice.cli import WITHOUT_JSON, app
+from sluice.reference import all_commands
 from tests.access_log_files import content_of
 from tests.waiting import PATIENCE_S
 
@@ -92,10 +93,31 @@ def test_help_names_every_command_with_what_it_does() -> None:
 
 
 def test_help_fits_a_screen() -> None:
-    lines = runner.invoke(app, ["--help"], env={"COLUMNS": "80"}).output.splitlines()
-    commands = lines[next(number for number, line in enumerate(lines) if "Commands" in line) :]
-    assert [line for line in commands if line.startswith("│             ")] == [], "a command has one line"
-    assert len(lines) <= 42
+    lines = runner.invoke(app, ["--help"]).output.splitlines()
+    assert len(lines) <= 23, "the prompt needs the 24th"
+    assert max(map(len, lines)) <= 79
+    for name, command in COMMANDS.items():
+        entry = f"  {name:<10} {command.short_help}"
+        assert len(entry) <= 39
+        assert sum(line[start:].startswith(entry) for line in lines for start in (0, 40)) == 1
+
+
+def test_every_command_has_json_but_those_named_with_a_reason() -> None:
+    without = {
+        name.removeprefix("sluice ")
+        for name, command in all_commands()
+        if not any("--json" in option.opts for option in command.params)
+    }
+    assert without == set(WITHOUT_JSON)
+    assert all(WITHOUT_JSON.values())
+
+
+@pytest.mark.parametrize("name", [name.removeprefix("sluice ") for name, _ in all_commands()])
+def test_every_command_takes_quiet_on_both_sides(name: str) -> None:
+    for arguments in ("-q {} --help", "{} -q --help", "{} --quiet --help", "-q {} -q --help"):
+        result = runner.invoke(app, arguments.format(name).split())
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert f"Usage: sluice {name}" in result.stdout
 
 
 def test_version_is_an_option_too() -> None:
@@ -108,14 +130,19 @@ def test_version_is_an_option_too() -> None:
 def test_quiet_leaves_errors_and_the_exit_code(tmp_path: Path, limits: str, code: int) -> None:
     (tmp_path / "sluice.yaml").write_text(f"limits: {limits}")
     command = ["check", "--values-only", "--config", str(tmp_path / "sluice.yaml")]
-    loud, quiet = (
-        subprocess.run([*SLUICE, *flag, *command], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        for flag in ([], ["-q"])
-    )
-    assert (loud.returncode, quiet.returncode) == (code, code)
+    loud, quiet, silent = (runner.invoke(app, line) for line in (command, ["-q", *command], [*command, "-q"]))
+    assert (loud.exit_code, quiet.exit_code, silent.exit_code) == (code, code, code)
     assert bool(loud.stdout) == (code == 0)
-    assert quiet.stdout == ""
-    assert quiet.stderr == loud.stderr
+    assert quiet.stdout == silent.stdout == ""
+    assert quiet.stderr == silent.stderr == loud.stderr
+
+
+def test_quiet_leaves_what_json_asks_for() -> None:
+    loud = runner.invoke(app, ["version", "--json"]).stdout
+    assert runner.invoke(app, ["-q", "version", "--json"]).stdout == loud
+    found = json.loads(runner.invoke(app, ["check", "-q", "--json"]).stdout)
+    assert found["warnings"], "without limits there is one"
+    assert runner.invoke(app, ["check", "-q"]).stderr == ""
 
 
 def test_check_as_json_has_problems_and_warnings(tmp_path: Path) -> None:

@@ -139,6 +139,8 @@ def _result(name: str, host: str, port: int) -> ResolveResult:
     return ResolveResult(hostname=name, host=host, port=port, family=family, proto=0, flags=flags)
 
 
+MOST_CLOCKS, CLOCK_S = 20, 3.0
+"""Brokers that are asked for their time, at most, and the seconds for each: a caller waits for all of them."""
 MOST_REDIRECTS = 5
 _AS_IT_WAS = frozenset({307, 308})
 _AS_ANOTHER = frozenset({301, 302, 303})
@@ -342,6 +344,7 @@ class BrokerAdmin:
     def __init__(self, config: Config) -> None:
         self._section = section = config.admin_forward
         self._base = str(section.url)
+        self._brokers = config.broker
         self._targets = allowed_targets(config)
         self._context = forward_context(section.ca) if section.has_tls else None
         self._session: aiohttp.ClientSession | None = None
@@ -350,6 +353,7 @@ class BrokerAdmin:
 
     def take_brokers(self, config: Config) -> None:
         """Allow the brokers of a configuration that is in force from now on, and those that they have named."""
+        self._brokers = config.broker
         _allow(self._targets, config.model_copy(update={"admin_forward": self._section}))
 
     def expiries(self) -> tuple[Expiry, ...]:
@@ -389,14 +393,18 @@ class BrokerAdmin:
             await self._session.close()
 
     @asynccontextmanager
-    async def ask(self, question: BrokerQuestion) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def ask(self, question: BrokerQuestion, base: str = "") -> AsyncIterator[aiohttp.ClientResponse]:
         """Yield the head of the answer; the caller reads its body, and an unread rest is not waited for.
+
+        Args:
+            question: The request.
+            base: The broker's web service; empty: that of `admin_forward.url`.
 
         Raises:
             ForwardError: If there is no answer that could be passed back.
             BodyRefusedError: If the request's body ends too early.
         """
-        url = URL(self._base + question.target, encoded=True)
+        url = URL((base or self._base) + question.target, encoded=True)
         for _ in range(MOST_REDIRECTS + 1):
             answer = await self._send(url, question)
             try:
@@ -412,23 +420,38 @@ class BrokerAdmin:
             url = target
         raise redirected(f"more than {MOST_REDIRECTS} times, at last to {url.origin()}")
 
-    async def clock_ahead_s(self) -> float:
-        """Ask the broker for its time; return by how many seconds its clock is ahead of this machine's, at least.
+    async def clocks_ahead_s(self) -> dict[str, float | str]:
+        """Ask each configured broker for its time, `MOST_CLOCKS` at most.
 
-        Raises:
-            OSError: If it does not say its time.
+        Brokers are asked at `admin_forward.url`, at the `admin_forward.brokers` without a `*`, and at the port of the
+        url of each host of `broker` that neither names.
+
+        Returns:
+            By address, the seconds by which its clock is ahead of this machine's, at least, or why it is not known.
         """
+        section = self._section
+        assert section.url is not None
+        named = [section.url, *(broker for broker in section.brokers if "*" not in broker.host)]
+        hosts = {each.host for each in named}
+        asked = [*named, *(section.url._replace(host=each.host) for each in self._brokers if each.host not in hosts)]
+        bases = dict.fromkeys(str(each._replace(scheme=section.url.scheme)) for each in asked)
+        first = list(bases)[:MOST_CLOCKS]
+        return dict(zip(first, await asyncio.gather(*map(self._clock_ahead_s, first)), strict=True))
+
+    async def _clock_ahead_s(self, base: str) -> float | str:
         question = BrokerQuestion("GET", "/admin/v2/brokers/ready", CIMultiDict(Accept="application/json"))
         before = time.time()
         try:
-            async with self.ask(question) as answer:
+            async with asyncio.timeout(CLOCK_S), self.ask(question, base) as answer:
                 after, date = time.time(), answer.headers.get("Date", "")
+        except TimeoutError:
+            return f"no answer within {CLOCK_S:g} s"
         except ForwardError as error:
-            raise OSError(str(error)) from None
+            return str(error)
         try:
             at = parsedate_to_datetime(date).timestamp()
         except ValueError:
-            raise OSError("its answer has no date") from None
+            return "its answer has no date"
         # It may be any time of its second, and of the time that the question took.
         return at - after if at > after else min(0.0, at + 1 - before)
 

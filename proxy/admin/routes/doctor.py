@@ -49,7 +49,7 @@ class DoctorRest:
 
     @described({200: Findings}, refuses=(503,))
     async def examine(self, _request: web.Request) -> web.StreamResponse:
-        """Examine the process: brokers, certificates, degraded states, descriptors, kernel, disks, limits."""
+        """Examine the process: brokers, clocks, certificates, states, bounds of the machine, folders, fleet, limits."""
         try:
             found = await self._shared.get()
         except TooManyWaitError:

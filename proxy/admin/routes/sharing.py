@@ -83,10 +83,22 @@ class ShownLimitSet(TypedDict):
     names: list[str]
 
 
+class ShownVersionSet(TypedDict):
+    """A version of Sluice that `members` members run; empty: unknown, of an earlier Sluice. `names` has up to five."""
+
+    version: str
+    members: int
+    names: list[str]
+
+
 class ShownMember(TypedDict):
-    """A member as the coordinator knows it; `has_twin`: another one has the same name."""
+    """A member as the coordinator knows it; `has_twin`: another one has the same name.
+
+    `version` is that of Sluice; empty: unknown, of an earlier one.
+    """
 
     name: str
+    version: str
     incarnation: str
     heard_s_ago: float
     limits: int
@@ -129,10 +141,14 @@ class ShownFleet(TypedDict):
     answered `answered_s_ago` and reported `members_known`.
     `problem`: why the fleet is not reached; empty if it is.
     `limit_sets`: the sets of limits that are written in members, where these differ, the most frequent first.
+    `version_sets`: the versions of Sluice that members run, where these differ, the most frequent first.
+    `coordinator_version`: empty as well where the coordinator is of an earlier Sluice, which reports no versions.
     """
 
     fleet: str
     member: str
+    version: str
+    coordinator_version: str
     incarnation: str
     state: str
     problem: str
@@ -149,6 +165,7 @@ class ShownFleet(TypedDict):
     members: list[ShownMember] | None
     fleet_limits: list[ShownFleetLimit] | None
     limit_sets: list[ShownLimitSet]
+    version_sets: list[ShownVersionSet]
     policies: ShownPolicies | None
 
 
@@ -195,6 +212,8 @@ def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any
     return {
         "fleet": service.config.name,
         "member": service.name,
+        "version": member.version,
+        "coordinator_version": member.coordinator_version,
         "incarnation": f"{member.incarnation:016x}",
         "state": service.state,
         "problem": service.problem,
@@ -217,6 +236,9 @@ def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any
                 "names": list(one.names),
             }
             for one in member.limit_sets
+        ],
+        "version_sets": [
+            {"version": one.version, "members": one.members, "names": list(one.names)} for one in member.version_sets
         ],
         "policies": None if policies is None else _policies(policies),
     }
@@ -275,6 +297,7 @@ def _members(service: FleetService) -> list[ShownMember] | None:
     return [
         {
             "name": one.name,
+            "version": one.version,
             "incarnation": f"{one.incarnation:016x}",
             "heard_s_ago": (one.silent_ns + since) / 1e9,
             "limits": one.limits,

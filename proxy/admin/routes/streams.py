@@ -32,7 +32,7 @@ from proxy.admin.handlers import (
 from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
 from proxy.admin.json_text import json_of
 from proxy.observe.connection import Connection
-from proxy.observe.log_lines import per_second, published_per_second, withholding
+from proxy.observe.log_lines import per_second, published_per_second, rejecting_last, withholding
 from proxy.policies.keys import LONGEST
 from proxy.session.engine import Engine
 from proxy.slices import Work
@@ -47,8 +47,8 @@ class Totals(TypedDict):
     held_bytes: int
 
 
-class Obstacle(TypedDict):
-    """The limit that a stream waits on, and for how long already."""
+class RejectingLimit(TypedDict):
+    """The limit that rejected a producer's messages last (mode `reject`)."""
 
     level: str
     name: str
@@ -58,6 +58,11 @@ class Obstacle(TypedDict):
     published_messages_per_s: float | None
     published_bytes_per_s: float | None
     in_force: ShownInForce
+
+
+class Obstacle(RejectingLimit):
+    """The limit that a stream waits on, and for how long already."""
+
     for_ms: float
 
 
@@ -109,6 +114,7 @@ class ShownStream(TypedDict):
     passed_bytes: int
     rejected_messages: int
     rejected_bytes: int
+    rejected_by: RejectingLimit | None
     dropped_messages: int
     throttled_ms: float
     held_messages: int
@@ -251,6 +257,7 @@ def view(stream: Stream, now: int) -> ShownStream:
     name, usage, connection = stream.name, stream.usage, stream.connection
     assert isinstance(connection, Connection), "streams of the proxy belong to its connections"
     observed, permits, withheld_by = stream.observed, stream.permits, withholding(stream)
+    rejected_by = rejecting_last(stream)
     return {
         "direction": name.direction,
         "topic": name.topic,
@@ -268,6 +275,7 @@ def view(stream: Stream, now: int) -> ShownStream:
         "passed_bytes": usage.passed_size,
         "rejected_messages": usage.rejected_messages,
         "rejected_bytes": usage.rejected_size,
+        "rejected_by": _limit_in_way(rejected_by) if rejected_by else None,
         "dropped_messages": usage.dropped_messages,
         "throttled_ms": usage.throttled.read(now) / 1e6,
         "held_messages": usage.held_messages,
@@ -286,6 +294,10 @@ def view(stream: Stream, now: int) -> ShownStream:
 
 
 def _obstacle(limiter: Limiter, wait_ns: int) -> Obstacle:
+    return {**_limit_in_way(limiter), "for_ms": wait_ns / 1e6}
+
+
+def _limit_in_way(limiter: Limiter) -> RejectingLimit:
     published_messages, published_bytes = published_per_second(limiter.limit)
     return {
         "level": limiter.scope.level,
@@ -296,7 +308,6 @@ def _obstacle(limiter: Limiter, wait_ns: int) -> Obstacle:
         "published_messages_per_s": published_messages,
         "published_bytes_per_s": published_bytes,
         "in_force": shown_in_force(limiter),
-        "for_ms": wait_ns / 1e6,
     }
 
 

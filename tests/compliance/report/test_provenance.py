@@ -1,3 +1,4 @@
+import json
 import subprocess
 
 import msgspec
@@ -26,7 +27,9 @@ def reported(tmp_path):
     return (
         log,
         out,
-        lambda: CliRunner().invoke(app, ["report", "--verify", "--access-log", str(log), "--out", str(out)]),
+        lambda *more: CliRunner().invoke(
+            app, ["report", "--verify", "--access-log", str(log), "--out", str(out), *more]
+        ),
     )
 
 
@@ -50,6 +53,16 @@ def test_changed_files_are_named(reported):
         "1 file is as the report read it",
         "1 file is not as the report read it: a.jsonl",
     ]
+
+
+def test_a_check_as_json_has_all_names_and_the_code(reported):
+    log, _, verify = reported
+    (log / "a.jsonl").write_bytes(b"other")
+    found = json.loads(verify("--json").stdout)
+    names = {"same": ["b.jsonl.zst"], "changed": ["a.jsonl"], "gone": [], "newer": []}
+    assert found == {"proved": False, "exit_code": 3, **names}
+    ended = verify("-q")
+    assert (ended.exit_code, ended.stdout, ended.stderr) == (3, "", "")
 
 
 def test_files_that_are_gone_cannot_be_checked(reported):

@@ -19,6 +19,13 @@ def test_the_last_words_say_how_much_and_how_far():
     assert shown.last_words("out") == "12,345 lines; complete up to 2026-11-21T11:30:00Z\nout/summary.json"
 
 
+def test_the_last_object_is_the_summary_and_its_place():
+    shown = Progress(Console(file=io.StringIO()))
+    shown.on_summary(summary())
+    found = shown.last_object("out")
+    assert (found["summary_file"], found["lines"], found["gaps"]) == ("out/summary.json", 12345, [])
+
+
 def test_troubles_are_counted_and_absent_ones_are_not_named():
     shown = Progress(Console(file=io.StringIO()))
     shown.on_summary(summary(malformed=3, missing=5, losses=1, lost=4, complete_up_to=None))

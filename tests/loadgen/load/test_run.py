@@ -177,6 +177,12 @@ def test_without_out_the_counts_go_to_stdout(faked: FakeBroker, request_: Reques
     assert json.loads(capfd.readouterr().out)["verified"]
 
 
+def test_json_prints_the_counts_beside_the_file_too(faked: FakeBroker, request_: Request, capfd: Capture) -> None:
+    assert main(changed(request_, prints=True)) == 0
+    assert request_.out is not None
+    assert json.loads(capfd.readouterr().out) == json.loads(request_.out.read_text())
+
+
 def test_live_lines_go_to_their_file(faked: FakeBroker, request_: Request, tmp_path: Path) -> None:
     assert main(changed(request_, live=str(tmp_path / "live.jsonl"))) == 0
     lines = (tmp_path / "live.jsonl").read_text().splitlines()

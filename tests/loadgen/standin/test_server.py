@@ -182,6 +182,17 @@ def test_a_signal_ends_the_broker_at_once_and_leaves_the_counts(counts_file, sig
     assert counts["received_bytes"] == counts["delivered_bytes"] > 10
 
 
+def test_json_has_the_counts_alone_on_standard_output(tmp_path):
+    counts = tmp_path / "counts.json"
+    command = [*BROKER, "--listen", "127.0.0.1:0", "--json", "--counts", str(counts)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().rpartition(" ")[2].strip()
+        process.terminate()
+        out, _ = process.communicate(timeout=60)
+    assert json.loads(out) == {"listen": address, "counts_file": str(counts), "topics": {}, "ignored_commands": {}}
+
+
 def test_a_producer_goes_on_after_the_broker_was_restarted():
     with running_broker() as (_, address):
         client = new_client(address)

@@ -3,6 +3,8 @@
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.admin import limit_metrics
+from tests.proxy.admin.test_stream_rest import open_streams
 from tests.proxy.admin_client import Admin
 from tests.waiting import until
 
@@ -22,6 +24,20 @@ async def test_metrics_are_in_prometheus_form(make_admin) -> None:
         text = await response.text()
     assert "# HELP sluice_connections_accepted_total " in text
     assert "\nsluice_connections_accepted_total 0.0\n" in text
+
+
+async def test_metrics_of_all_limits_are_made_on_request(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Admin = await make_admin(limits={"each_topic": {"publish": {"messages": 5}}})
+    status, text = await admin.ask("GET", "/metrics?limits=all")
+    assert (status, "# HELP sluice_limit_per_second " in text) == (200, True)
+    status, answer = await admin.ask("GET", "/metrics?limits=some")
+    assert (status, "limits" in answer["reason"]) == (400, True)
+    open_streams(admin, 1)
+    monkeypatch.setattr(limit_metrics, "MOST_ALL", 0)
+    status, answer = await admin.ask("GET", "/metrics?limits=all")
+    assert status == 409
+    assert "name those that matter in metrics_limits" in answer["reason"]
+    assert (await admin.ask("GET", "/metrics?limits=chosen"))[0] == 200
 
 
 async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:

@@ -168,12 +168,16 @@ def test_expected_names_leave_room_for_names_with_messages(monkeypatch: pytest.M
     assert {tenant for tenant, _ in found.delays} == {"t0", "t1", "_others"}
 
 
-def unused_names(limits: dict[str, Any], *, is_of_fleet: bool = False) -> dict[str, set[str]]:
+def unused_names(
+    limits: dict[str, Any], *chosen: str, is_of_fleet: bool = False, all_limits: bool = False
+) -> dict[str, set[str]]:
     """The names of limits without a stream that each metric of single limits has."""
     config = Config.model_validate({"broker": "pulsar://b:6650", "limits": limits})
+    shown = LimitMetrics(policies_of(config.limits), is_of_fleet=is_of_fleet)
+    shown.choose(chosen)
     found: dict[str, set[str]] = {}
-    for part in LimitMetrics(policies_of(config.limits), is_of_fleet=is_of_fleet).parts({}, 0):
-        if part is not None:
+    for part in (shown.parts_of_all if all_limits else shown.parts)({}, 0):
+        if part is not None and part.name != "sluice_limits_left_out":
             found.setdefault(part.name, set()).update(each.labels["name"] for each in part.samples)
     return found
 
@@ -184,6 +188,32 @@ def test_unused_limits_fill_places_and_no_more(monkeypatch: pytest.MonkeyPatch) 
     tenants = {f"t{number}": {"publish": {"messages": 1}} for number in range(9)}
     found = unused_names({"topics": topics, "tenants": tenants})
     assert {len(names) for names in found.values()} == {4}
+
+
+MANY_TENANTS = {"tenants": {f"t{number}": {"publish": {"messages": 1}} for number in range(9)}}
+
+
+def test_unused_limits_that_are_named_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
+    found = unused_names(MANY_TENANTS, "tenant t8", "tenant nobody")
+    assert {frozenset(names) for names in found.values()} == {frozenset({"t0", "t8"})}
+    assert unused_names(MANY_TENANTS, "tenant t*")["sluice_limit_used"] == {"t0", "t1"}, "as far as names are looked at"
+
+
+def test_named_limits_without_a_stream_or_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_CHOSEN", 5)
+    config = Config.model_validate({"broker": "pulsar://b:6650", "limits": MANY_TENANTS})
+    shown = LimitMetrics(policies_of(config.limits))
+    shown.choose(["tenant *"])
+    (left_out,) = [part for part in shown.parts({}, 0) if part and part.name == "sluice_limits_left_out"]
+    assert [sample.value for sample in left_out.samples] == [4]
+
+
+def test_all_limits_on_request_are_also_those_not_yet_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
+    assert len(unused_names(MANY_TENANTS, all_limits=True)["sluice_limit_used"]) == 9
+    monkeypatch.setattr(limit_metrics, "MOST_ALL", 5)
+    assert len(unused_names(MANY_TENANTS, all_limits=True)["sluice_limit_used"]) == 5
 
 
 def test_unused_limit_of_a_fleet_has_no_rate_yet() -> None:

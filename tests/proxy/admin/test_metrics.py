@@ -209,6 +209,62 @@ def test_fullest_limits_are_shown_where_there_are_many(make_world: Make, monkeyp
     assert names == {"acme", OTHER_TOPIC}, "limits of topics do not push out those of tenants"
 
 
+def limits_of(found: dict[Any, float]) -> set[str]:
+    return {dict(of)["name"] for name, of in found if name == "sluice_limit_per_second"}
+
+
+@pytest.mark.parametrize(
+    "entry", [f"topic {TOPIC}", "topic persistent://acme/*/orders", "topic persistent://*/shop/o*", "topic *"]
+)
+def test_named_limits_are_shown_however_little_they_are_used(
+    make_world: Make, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
+    world = make_world(limits={"each_topic": {"publish": {"messages": 1000}}})
+    client, _ = publisher(world, producer(2, OTHER_TOPIC))
+    client >> [*sends(1), *sends(90, producer_id=2)]
+    scraped = collector(world)
+    assert limits_of(scrape(world, scraped)) == {OTHER_TOPIC}
+    scraped.choose_limits([entry, "tenant nobody"])
+    assert limits_of(scrape(world, scraped)) == {TOPIC, OTHER_TOPIC}
+    scraped.choose_limits([])
+    world.advance(limit_metrics.PLACE_NS / 1e9)
+    client >> sends(90, producer_id=2)
+    assert limits_of(scrape(world, scraped)) == {OTHER_TOPIC}
+
+
+def test_named_limits_without_room_are_counted(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_CHOSEN", 1)
+    world = make_world(limits={"each_topic": {"publish": {"messages": 1000}}})
+    client, _ = publisher(world, producer(2, OTHER_TOPIC))
+    client >> [*sends(1), *sends(9, producer_id=2)]
+    scraped = collector(world)
+    scraped.choose_limits(["topic *"])
+    found = scrape(world, scraped)
+    assert limits_of(found) == {OTHER_TOPIC}
+    assert found["sluice_limits_left_out", labels()] == 1
+
+
+def of_all(scraped: SluiceCollector) -> set[str]:
+    parts = [part for part in scraped.parts(all_limits=True) if part is not None]
+    return {
+        sample.labels["name"] for part in parts if part.name == "sluice_limit_per_second" for sample in part.samples
+    }
+
+
+def test_all_limits_are_shown_on_request(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
+    limits = {"each_topic": {"publish": {"messages": 1000}}, "producers": {"*": {"publish": {"messages": 10}}}}
+    world = make_world(limits=limits)
+    client, _ = publisher(world, producer(2, OTHER_TOPIC))
+    client >> [*sends(1), *sends(9, producer_id=2)]
+    scraped = collector(world)
+    assert of_all(scraped) == {TOPIC, OTHER_TOPIC}, "limits that are named after clients never are"
+    monkeypatch.setattr(limit_metrics, "MOST_ALL", 1)
+    with pytest.raises(limit_metrics.TooManyLimitsError, match="metrics_limits"):
+        of_all(scraped)
+
+
 def test_names_that_clients_make_up_make_few_series(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 3)
     world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 1000}}}})

@@ -41,7 +41,7 @@ def test_each_member_lists_the_members_that_the_coordinator_has() -> None:
             each["incarnation"] for each in of_other
         )
         assert all(0 <= each["heard_s_ago"] < 3 for each in of_other)
-        assert [each["has_twin"] for each in of_other] == [False, False]
+        assert [(each["has_twin"], each["version"]) for each in of_other] == [(False, "9.9"), (False, "9.9")]
         listed = of_other[0]["heard_s_ago"]
         world.hub.is_cut = True
         world.run(1)

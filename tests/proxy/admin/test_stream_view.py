@@ -59,6 +59,7 @@ def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) 
         "passed_bytes": 100,
         "rejected_messages": 0,
         "rejected_bytes": 0,
+        "rejected_by": None,
         "dropped_messages": 0,
         "throttled_ms": 250.0,
         "held_messages": 2,
@@ -161,6 +162,30 @@ def test_what_a_limit_rejected_is_told(make_world: Make) -> None:
     (shown,) = views(world)
     assert (shown["rejected_messages"], shown["rejected_bytes"], shown["held_messages"]) == (2, 200, 0)
     assert shown["limits"][0]["mode"] == "reject"
+    rejecting = shown["rejected_by"]
+    assert rejecting is not None
+    assert (rejecting["level"], rejecting["name"], rejecting["messages_per_s"]) == ("topic", TOPIC, 1.0)
+
+
+def test_a_limit_that_holds_later_is_not_the_one_that_rejected(make_world: Make) -> None:
+    world = make_world(
+        limits={
+            "topics": {TOPIC: {"publish": {"messages": 1, "mode": "reject"}}},
+            "tenants": {"acme": {"publish": {"bytes": "1kB"}}},
+        }
+    )
+    client, _ = publisher(world)
+    client >> sends(2, size=100)
+    world.advance(1.0)
+    client >> sends(1, size=2000)
+    world.advance(1.0)
+    client >> sends(1, size=100)
+    (shown,) = views(world)
+    assert shown["rejected_messages"] == 1
+    assert shown["rejected_by"] is not None
+    assert shown["rejected_by"]["level"] == "topic"
+    assert shown["waits_on"] is not None
+    assert shown["waits_on"]["level"] == "tenant"
 
 
 def test_those_who_wait_come_first_and_the_rest_is_cut_off_loudly(make_world: Make) -> None:

@@ -49,6 +49,18 @@ def test_rows_come_in_the_order_asked_for() -> None:
     assert ids("wait") == [3, 2, 1]
 
 
+def test_rejected_streams_come_before_others_that_hold_nothing() -> None:
+    before = poll(0, *(state(stream_id=number) for number in (1, 2, 3)))
+    now = poll(
+        1000,
+        state(stream_id=1, passed_messages=500),
+        state(stream_id=2, rejected_messages=3),
+        state(stream_id=3, held_messages=2),
+    )
+    rows = ordered(rows_of(ProxyLook("a", now, before)), "held")
+    assert [row.stream.stream_id for row in rows] == [3, 2, 1]
+
+
 def test_unknown_rates_do_not_spoil_the_sum() -> None:
     assert total([1.5, None, 2.0]) == 3.5
     assert total([]) == 0

@@ -132,7 +132,7 @@ def test_names_in_fleet_tables_are_escaped(limiter: str, name: str) -> None:
             limiter, "messages", QuotaAnswer(10, 1.0), members_disagree=False, unchanged_s=1.0, holders=[holder]
         )
     ]
-    members = [MemberAnswer(name, 0.1, 1)]
+    members = [MemberAnswer(name, 0.1, 1, version=name)]
     state = FleetAnswer(
         "f",
         "a",

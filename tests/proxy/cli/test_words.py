@@ -9,7 +9,7 @@ from rich.console import Console
 from protocol.printable import printable, printable_json
 from proxy.cli.doctor import _tell
 from proxy.cli.policy_tables import audit_lines
-from proxy.cli.top_view import Waiting, WouldHold, limit, obstacle, rate, short_topic, since, size, span, who
+from proxy.cli.top_view import Rejecting, Waiting, WouldHold, limit, obstacle, rate, short_topic, since, size, span, who
 from proxy.stream_comparison import Looked
 from tests.proxy.console_states import state
 
@@ -90,6 +90,14 @@ def test_a_stream_is_known_by_subscription_or_producer_or_number() -> None:
     assert who(state(producer_name="p")) == "p"
     assert who(state(producer_name="", subscription="s")) == "s"
     assert who(state(producer_name="", stream_id=7)) == "#7"
+
+
+def test_the_limit_that_rejects_comes_first() -> None:
+    held, rejecting = Waiting("tenant", "acme", 500.0, None, 10.0), Rejecting("topic", TOPIC, 100.0, None)
+    rejected = state(topic=TOPIC, waits_on=held, rejected_by=rejecting)
+    assert obstacle(rejected, 12.0) == "rejected 12/s: topic 100/s; held: tenant acme 500/s"
+    assert obstacle(rejected, 0.0) == obstacle(rejected) == "tenant acme 500/s"
+    assert obstacle(state(rejected_by=None), 3.0) == "rejected 3/s", "the limit is gone"
 
 
 def test_the_obstacle_is_named_with_its_value() -> None:

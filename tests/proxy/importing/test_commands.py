@@ -1,5 +1,6 @@
 """`sluice import`: what it writes where, and how it ends."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,23 @@ def conf(tmp_path: Path) -> Path:
     path = tmp_path / "broker.conf"
     path.write_text(GOOD)
     return path
+
+
+def test_json_has_the_result_and_the_rest_in_one_object(conf: Path, tmp_path: Path) -> None:
+    result = run(conf, "--json")
+    found = json.loads(result.stdout)
+    assert (found["source"], found["taken"], found["others"]) == ("broker.conf", 3, ["clusterName"])
+    assert len(found["left_out"]) == 1
+    assert found["left_out"][0]["what"].endswith("dispatchThrottlingRatePerReplicatorInMsg=3")
+    assert found["yaml"] == run(conf).stdout
+    assert result.stderr == ""
+    to_file = json.loads(run(conf, "--json", "--output", tmp_path / "out.yaml").stdout)
+    assert (to_file["file"], "yaml" in to_file) == (str(tmp_path / "out.yaml"), False)
+
+
+def test_quiet_leaves_the_result_alone(conf: Path) -> None:
+    result = run(conf, "-q")
+    assert (result.stdout, result.stderr) == (run(conf).stdout, "")
 
 
 def test_the_result_is_on_standard_output_and_the_rest_beside_it(conf: Path) -> None:

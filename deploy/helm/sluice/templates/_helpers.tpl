@@ -61,6 +61,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ $each }}MiB
 {{- end }}
 
+{{/* The name by which commands in a pod ask its admin address, if that has TLS. */}}
+{{- define "sluice.adminHost" -}}
+{{ .Values.admin.commands.host | default (printf "%s-admin.%s.svc" (include "sluice.name" .) .Release.Namespace) }}
+{{- end }}
+
+{{/* Where the docs are; files of rules and dashboards have the default in its place. */}}
+{{- define "sluice.docs" -}}
+{{ trimSuffix "/" .Values.docsUrl }}
+{{- end }}
+
 {{/* sluice.yaml: what the chart decides, under `config`. */}}
 {{- define "sluice.config" -}}
 {{- $admin := ternary "127.0.0.1:8080" "0.0.0.0:8080" (empty .Values.admin.tokensSecret) -}}

@@ -114,7 +114,7 @@ class Front:
 @contextlib.asynccontextmanager
 async def front(url: str, admin_access: dict[str, Any] | None = None, **forward: Any) -> AsyncIterator[Front]:
     """It passes on to `url`; `forward` are further keys of `admin_forward`, but for those of the top."""
-    top = {key: forward.pop(key) for key in ("allowed_brokers", "allowed_broker_networks") if key in forward}
+    top = {key: forward.pop(key) for key in ("broker", "allowed_brokers", "allowed_broker_networks") if key in forward}
     admin = Admin(admin_forward={"url": url, **forward}, admin_access=admin_access or {}, **top)
     listener = Listener(
         admin.app, Connections(20, admin.engine.config.admin_access.request_timeout, admin.refused, admin.engine.slices)

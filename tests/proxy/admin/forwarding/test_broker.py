@@ -16,6 +16,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from yarl import URL
 
+from proxy.admin.forwarding.broker import CLOCK_S
 from proxy.config.model import ConfigError
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, fake_broker, front, raw_broker
 from tests.proxy.certificates import Authority
@@ -51,7 +52,10 @@ async def test_a_broker_s_time_is_compared(offset_s: int, least: float, most: fl
 
     async with fake_broker(handler) as broker, front(broker.url) as sluice:
         assert sluice.admin.forwarder is not None
-        assert least <= await sluice.admin.forwarder.broker.clock_ahead_s() <= most
+        found = await sluice.admin.forwarder.broker.clocks_ahead_s()
+        ahead_s = found[broker.url]
+        assert isinstance(ahead_s, float)
+        assert least <= ahead_s <= most
 
 
 async def test_a_broker_that_says_no_time_is_named() -> None:
@@ -60,8 +64,42 @@ async def test_a_broker_that_says_no_time_is_named() -> None:
 
     async with fake_broker(handler) as broker, front(broker.url) as sluice:
         assert sluice.admin.forwarder is not None
-        with pytest.raises(OSError, match="its answer has no date"):
-            await sluice.admin.forwarder.broker.clock_ahead_s()
+        found = await sluice.admin.forwarder.broker.clocks_ahead_s()
+        assert found[broker.url] == "its answer has no date"
+
+
+async def test_a_broker_that_is_slow_to_say_its_time_is_named() -> None:
+    asked = asyncio.Event()
+
+    async def handler(_: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with fake_broker(handler) as broker, front(broker.url) as sluice:
+        assert sluice.admin.forwarder is not None
+        found = asyncio.ensure_future(sluice.admin.forwarder.broker.clocks_ahead_s())
+        await asked.wait()
+        await later(CLOCK_S)
+        assert await found == {broker.url: "no answer within 3 s"}
+
+
+async def test_each_configured_broker_is_asked_for_its_time() -> None:
+    async def says_time(_: web.Request) -> web.Response:
+        return web.Response(headers={"Date": formatdate(time.time(), usegmt=True)})
+
+    at = ["pulsar://localhost:6650", "pulsar://nowhere.invalid:6650"]
+    async with (
+        fake_broker(says_time) as broker,
+        fake_broker(says_time) as other,
+        front(broker.url, brokers=[f"127.0.0.1:{port_of(other)}", "*.example:8080"], broker=at) as sluice,
+    ):
+        assert sluice.admin.forwarder is not None
+        found = await sluice.admin.forwarder.broker.clocks_ahead_s()
+        at_names = [f"http://{host}:{port_of(broker)}" for host in ("localhost", "nowhere.invalid")]
+        assert list(found) == [broker.url, other.url, *at_names]
+        assert "nowhere.invalid" in str(found[at_names[1]])
+        assert all(isinstance(found[url], float) for url in (broker.url, other.url, at_names[0]))
 
 
 @pytest.mark.parametrize("status", [307, 308])

@@ -1,0 +1,37 @@
+"""The headings of pages, and the links that alerts and dashboards have to them."""
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SITE = "http://localhost:8000"
+"""Where the files of deploy/ expect the site of docs/."""
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings of a page, as they are linked to."""
+    text = BLOCK.sub("", page.read_text())
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+def links_to_the_site() -> dict[str, str]:
+    """Links of alerts and panels as readers follow them, by what has them: page of the site, and anchor."""
+    found = {}
+    for group in yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            if "alert" in rule:
+                found[rule["alert"]] = rule["annotations"]["runbook_url"]
+    for file in sorted((ROOT / "deploy/grafana").glob("*.json")):
+        dashboard = json.loads(file.read_text())
+        (docs,) = (each for each in dashboard["templating"]["list"] if each["name"] == "docs")
+        assert docs["query"] == docs["current"]["value"] == docs["current"]["text"]
+        for panel in dashboard["panels"]:
+            for link in panel["links"]:
+                found[f"{file.stem}: {panel['title']}"] = link["url"].replace("${docs:raw}", docs["query"])
+    assert all(link.startswith(f"{SITE}/") for link in found.values()), found
+    return {place: link.removeprefix(f"{SITE}/") for place, link in found.items()}
