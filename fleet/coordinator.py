@@ -7,14 +7,16 @@
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import TypeVar
 
 from fleet.messages import (
     FULL_MESSAGE,
     GRANT_BYTES,
     HELD_BYTES,
     MOST_BROKERS,
+    MOST_LISTED,
     MOST_SET_MEMBERS,
     MOST_SETS,
     SHARE_BYTES,
@@ -22,6 +24,7 @@ from fleet.messages import (
     Grants,
     LimitSet,
     MemberReport,
+    MemberStatus,
     VersionSet,
     WrittenLimits,
 )
@@ -35,24 +38,6 @@ MOST_ENDED = 10_000
 """Ended sessions that are remembered, at most: a late report of one does not begin a new session."""
 
 _Same = TypeVar("_Same")
-
-
-class MemberStatus(NamedTuple):
-    """One member as the coordinator knows it.
-
-    Attributes:
-        name: The member's name, for people.
-        incarnation: The run of the member.
-        silent_ns: Nanoseconds since a report of the member was last heard.
-        limits: The number of the member's shares.
-        version: The version of Sluice that the member runs; empty: unknown.
-    """
-
-    name: str
-    incarnation: int
-    silent_ns: int
-    limits: int
-    version: str
 
 
 class _Session:
@@ -138,6 +123,8 @@ class Coordinator:
         self.limit_sets: tuple[LimitSet, ...] = ()
         self.version_sets: tuple[VersionSet, ...] = ()
         self._is_to_compare = False  # limits or versions of members may have begun or ceased to differ
+        self._has_new_members = False
+        self._listed_at = now
         self._brokers: dict[str, None] = {}  # those that members have reported since the last grants
         self.dropped: Counter[str] = Counter()
         self._whole_at = now + settings.lease_ns * 204 // 100
@@ -200,12 +187,29 @@ class Coordinator:
 
     def members(self, now: int) -> list[MemberStatus]:
         """Return the status of each member."""
+        return self._statuses(self._sessions.values(), now)
+
+    def _statuses(self, sessions: Iterable[_Session], now: int) -> list[MemberStatus]:
+        twins = self.names_taken_twice()
         return [
             MemberStatus(
-                session.name, session.incarnation, now - session.heard_at, session.shares.total, session.version
+                session.name,
+                session.incarnation,
+                now - session.heard_at,
+                session.shares.total,
+                has_twin=session.name in twins,
+                version=session.version,
             )
-            for session in self._sessions.values()
+            for session in sessions
         ]
+
+    def _roster(self, now: int) -> Sequence[MemberStatus]:
+        """Return the list of members for the next message, once in a lease and when members have come or gone."""
+        if now < self._listed_at + self.settings.lease_ns and not self._has_new_members:
+            return []
+        self._listed_at, self._has_new_members = now, False
+        first = nsmallest(MOST_LISTED, self._sessions.values(), key=lambda session: (session.name, session.incarnation))
+        return self._statuses(first, now)
 
     def names_taken_twice(self) -> dict[str, int]:
         """Return the names that several members have, and how many members have each.
@@ -259,7 +263,7 @@ class Coordinator:
         shares = self.table.join(report.member, brings=not had_session and now < self._whole_at)
         session = _Session(report, shares, now)
         self._sessions[incarnation] = session
-        self._is_to_compare = True
+        self._is_to_compare = self._has_new_members = True
         return session
 
     def _answer_by_void(self, report: MemberReport) -> None:
@@ -277,7 +281,7 @@ class Coordinator:
         """End a member's session, and free its shares for others."""
         self.table.leave(session.shares)
         del self._sessions[session.incarnation]
-        self._is_to_compare = True
+        self._is_to_compare = self._has_new_members = True
         self._ended.pop(session.incarnation, None)
         self._ended[session.incarnation] = session.since
         if len(self._ended) > MOST_ENDED:
@@ -310,20 +314,24 @@ class Coordinator:
         self._announce = False
         brokers = tuple(self._brokers)
         self._brokers.clear()
-        return [self._message(grants, () if number else brokers) for number, grants in enumerate(messages)]
+        roster = self._roster(now) if messages else ()
+        return [
+            self._message(grants) if number else self._message(grants, brokers, roster)
+            for number, grants in enumerate(messages)
+        ]
 
-    def _message(self, grants: list[Grant], brokers: Sequence[str] = ()) -> Grants:
-        fleet, members = self.settings.fleet, len(self._sessions)
+    def _message(self, grants: list[Grant], brokers: Sequence[str] = (), roster: Sequence[MemberStatus] = ()) -> Grants:
         return Grants(
-            fleet,
+            self.settings.fleet,
             self.name,
             self.epoch,
-            members,
+            len(self._sessions),
             grants,
             limit_sets=self.limit_sets,
             brokers=brokers,
             version=self.version,
             version_sets=self.version_sets,
+            roster=roster,
         )
 
     def _grants(self, now: int) -> Iterator[Grant]:

@@ -146,8 +146,24 @@ class Grant(_message.Message):
     held: _containers.RepeatedCompositeFieldContainer[Held]
     def __init__(self, incarnation: _Optional[int] = ..., answers: _Optional[int] = ..., sequence: _Optional[int] = ..., void: _Optional[bool] = ..., ids: _Optional[_Iterable[int]] = ..., shares: _Optional[_Iterable[int]] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
+class MemberStatus(_message.Message):
+    __slots__ = ("name", "incarnation", "silent_ns", "limits", "has_twin", "sluice_version")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SILENT_NS_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    HAS_TWIN_FIELD_NUMBER: _ClassVar[int]
+    SLUICE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: int
+    silent_ns: int
+    limits: int
+    has_twin: bool
+    sluice_version: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[int] = ..., silent_ns: _Optional[int] = ..., limits: _Optional[int] = ..., has_twin: _Optional[bool] = ..., sluice_version: _Optional[str] = ...) -> None: ...
+
 class Grants(_message.Message):
-    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "limit_sets", "brokers", "sluice_version", "version_sets")
+    __slots__ = ("coordinator", "epoch", "members", "grants", "sent_at", "limit_sets", "brokers", "sluice_version", "version_sets", "roster")
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +173,7 @@ class Grants(_message.Message):
     BROKERS_FIELD_NUMBER: _ClassVar[int]
     SLUICE_VERSION_FIELD_NUMBER: _ClassVar[int]
     VERSION_SETS_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
     coordinator: str
     epoch: int
     members: int
@@ -166,4 +183,5 @@ class Grants(_message.Message):
     brokers: _containers.RepeatedScalarFieldContainer[str]
     sluice_version: str
     version_sets: _containers.RepeatedCompositeFieldContainer[VersionSet]
-    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., limit_sets: _Optional[_Iterable[_Union[LimitSet, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ..., sluice_version: _Optional[str] = ..., version_sets: _Optional[_Iterable[_Union[VersionSet, _Mapping]]] = ...) -> None: ...
+    roster: _containers.RepeatedCompositeFieldContainer[MemberStatus]
+    def __init__(self, coordinator: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[int] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., sent_at: _Optional[int] = ..., limit_sets: _Optional[_Iterable[_Union[LimitSet, _Mapping]]] = ..., brokers: _Optional[_Iterable[str]] = ..., sluice_version: _Optional[str] = ..., version_sets: _Optional[_Iterable[_Union[VersionSet, _Mapping]]] = ..., roster: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ...) -> None: ...

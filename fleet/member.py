@@ -33,6 +33,7 @@ from fleet.messages import (
     LimitSet,
     LimitShare,
     MemberReport,
+    MemberStatus,
     Quota,
     QuotaPool,
     ShareKey,
@@ -224,6 +225,7 @@ class FleetMember:
         limit_sets: The sets of limits that are written in members, where these differ, by the latest grants.
         version_sets: The versions of Sluice that members run, where these differ, by the latest grants.
         coordinator_version: That of the coordinator that was followed last; empty: an earlier one, or none was.
+        roster, listed_at: The latest list of members, and when it came; 0 before the first.
         lease_until: When the lease ends or ended; `FOREVER` while isolated. It becomes earlier when an isolated member
             reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
@@ -251,6 +253,8 @@ class FleetMember:
         self.version_sets: tuple[VersionSet, ...] = ()
         self.coordinator_version = ""
         self.version = version
+        self.roster: Sequence[MemberStatus] = ()
+        self.listed_at = 0
         self._written = written
         self.name = name
         self.incarnation = incarnation
@@ -354,6 +358,8 @@ class FleetMember:
                 shares += self._take_grant(grant, now)
         self.limit_sets, self.version_sets = grants.limit_sets, grants.version_sets
         self.coordinator_version = grants.version
+        if grants.roster:
+            self.roster, self.listed_at = grants.roster, now
         return shares
 
     def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:

@@ -53,6 +53,9 @@ MOST_SETS, MOST_SET_MEMBERS = 5, 5
 MOST_VERSION = 64
 """Characters of a version of Sluice, at most; the rest of a longer one is not read."""
 
+MOST_LISTED = 100
+"""Members in a list of members (`Grants.roster`), at most: at most 60 KiB of a message."""
+
 MOST_BROKERS = 100
 """Brokers that one message names, at most."""
 
@@ -348,6 +351,26 @@ class Grant:
     held: dict[int, Quota] = field(default_factory=dict)
 
 
+class MemberStatus(NamedTuple):
+    """One member as the coordinator knows it.
+
+    Attributes:
+        name: The member's name, for people.
+        incarnation: The run of the member.
+        silent_ns: Nanoseconds since a report of the member was last heard.
+        limits: The number of the member's shares.
+        has_twin: Another member has the same name.
+        version: The version of Sluice that the member runs; empty: unknown.
+    """
+
+    name: str
+    incarnation: int
+    silent_ns: int
+    limits: int
+    has_twin: bool = False
+    version: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Grants:
     """The coordinator's message to all members. Each member takes its own grant.
@@ -366,6 +389,7 @@ class Grants:
         version: The version of Sluice that the coordinator runs; empty: an earlier one, which knows no versions.
         version_sets: The versions that members run, where these differ, the most frequent first; at most `MOST_SETS`.
             Empty while all members run the same.
+        roster: The members, for people, at most `MOST_LISTED`; empty in most messages.
     """
 
     fleet: str
@@ -378,6 +402,7 @@ class Grants:
     brokers: Sequence[str] = ()
     version: str = ""
     version_sets: tuple[VersionSet, ...] = ()
+    roster: Sequence[MemberStatus] = ()
 
     def encode(self) -> bytes:
         """Return the bytes of the grants."""
@@ -400,6 +425,15 @@ class Grants:
         body.sluice_version = self.version
         for version, members, names in self.version_sets:
             body.version_sets.add(version=version, members=members, names=names)
+        for member in self.roster:
+            body.roster.add(
+                name=member.name,
+                incarnation=member.incarnation,
+                silent_ns=member.silent_ns,
+                limits=member.limits,
+                has_twin=member.has_twin,
+                sluice_version=member.version,
+            )
         return message.SerializeToString()
 
     @classmethod
@@ -427,6 +461,7 @@ class Grants:
             _brokers(body.brokers),
             body.sluice_version[:MOST_VERSION],
             tuple([_version_set(version_set) for version_set in body.version_sets[:MOST_SETS]]),
+            tuple([_status(member) for member in body.roster[:MOST_LISTED]]),
         )
 
 
@@ -441,6 +476,12 @@ def _grant(packed: wire.Grant) -> Grant:
 
 def _brokers(names: Sequence[str]) -> Sequence[str]:
     return tuple([_name("broker", name) for name in names[:MOST_BROKERS]])
+
+
+def _status(packed: wire.MemberStatus) -> MemberStatus:
+    name = _name("member", packed.name)
+    version = packed.sluice_version[:MOST_VERSION]
+    return MemberStatus(name, packed.incarnation, min(packed.silent_ns, MOST), packed.limits, packed.has_twin, version)
 
 
 def _limit_set(packed: wire.LimitSet) -> LimitSet:

@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from fleet.messages import WrittenLimits
-from limiter.policies import LimitTally, Policies
+from limiter.policies import Change, LimitTally, Policies
 from proxy.addresses import Addresses
-from proxy.admin.app import Guards, Parts, Readiness, admin_app, metrics_app
+from proxy.admin.app import Guards, Parts, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.fleet_namespace import FleetNamespace, may_make_namespaces
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import Connections, Listener, RequestLimits
 from proxy.admin.metrics import MetricsPage, SluiceCollector
 from proxy.admin.places import Places
+from proxy.admin.readiness import BrokerHealth, Readiness
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
@@ -41,6 +42,7 @@ from proxy.kept_state import KeptState
 from proxy.limit_sharing import LimitSharing
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
+from proxy.observe.limit_history import LimitHistory
 from proxy.observe.log_lines import AddressKeyError
 from proxy.observe.log_writer import LogTrouble
 from proxy.observe.operator_log import choose_form
@@ -168,19 +170,24 @@ class Proxy:
                 self.engine.identity,
             )
             self.reloader = self._make_reloader()
+            self.brokers = BrokerHealth(self.engine, self._look_at_states)
+            parts = (self.service, self.reloader, self.access, self.brokers)
             self.states = DegradedStates(
                 watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
-                announced=[self.service.degraded, self.reloader.degraded, self.access.degraded],
+                announced=[part.degraded for part in parts],
             )
-            self._collector = self._make_collector()
-            self._collector.choose_limits(config.metrics_limits)
-            self._export = self._make_export()
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
             )
             self.addresses = Addresses(self.server, {} if successor is None else successor.sockets)
             self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
-            self.readiness = Readiness(self.engine, self.drain)
+            self.readiness = Readiness(self.engine, self.brokers, self.drain, self.states)
+            self.history = LimitHistory(
+                self.engine.registry.limiters, self.engine.journal, self.engine.slices, self.engine.clock
+            )
+            self._collector = self._make_collector()
+            self._collector.choose_limits(config.metrics_limits)
+            self._export = self._make_export()
             unless_made.pop_all()
 
     def _make_handovers(self) -> Handovers | None:
@@ -206,7 +213,7 @@ class Proxy:
     def _open_policies(self, file: FilePolicies, blocks: KeptBlocks) -> PolicyService:
         around = Around(
             before=self.intervals.change,
-            after=self.engine.policies_changed,
+            after=self._policies_changed,
             changed=self._changes.changed,
             handlers={PolicyKind.BLOCK: blocks},
             ready=self.intervals.lines_written,
@@ -216,6 +223,11 @@ class Proxy:
             return PolicyService(self.engine.registry.policies, file, self.kept.store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
+
+    def _policies_changed(self, changes: Iterable[Change], now: int) -> None:
+        changed = list(changes)
+        self.engine.policies_changed(changed, now)
+        self.engine.slices.run(Work.SCRAPES, self.totals.expecting_changed(changed), later=True)
 
     def _make_reloader(self) -> Reloader:
         return Reloader(
@@ -240,6 +252,8 @@ class Proxy:
             policy_topic=self.policy_topic,
             states=self.states,
             room=self.kept.store.room,
+            readiness=self.readiness,
+            history=self.history,
         )
 
     @property
@@ -254,6 +268,7 @@ class Proxy:
             StartError: If one cannot be had.
         """
         self.intervals.start()
+        self.engine.slices.run(Work.SCRAPES, self.totals.expecting(self.engine.registry.policies))
         await self._forget_needless()
         admin = await self._bind_admin()
         listen = await self.addresses.bind_for_clients()
@@ -270,6 +285,8 @@ class Proxy:
         await self.server.accept()
         self.kept.serve()
         self.readiness.is_accepting = True
+        self.brokers.look()
+        self.history.start()
         self.engine.slices.heartbeat.start()
         self._files.expiry_log.start()
         self._loop = asyncio.get_running_loop()
@@ -344,6 +361,8 @@ class Proxy:
         if self.handovers is not None:
             self.handovers.refuse()
         self.readiness.is_accepting = False
+        self.brokers.stop()
+        self.history.stop()
         self.engine.slices.heartbeat.stop()
         self._files.expiry_log.stop()
         self._loop = None
@@ -433,6 +452,7 @@ class Proxy:
         self.engine.take_brokers(config)
         if self._forwarder is not None:
             self._forwarder.broker.take_brokers(config)
+        self.brokers.brokers_changed()
         structlog.get_logger().info("brokers changed", broker=", ".join(map(str, config.broker)))
         return True
 
@@ -452,7 +472,7 @@ class Proxy:
             "policies.store": None if config.policies.store is None else config.policies.store.parent,
         }
         return Checkup(
-            brokers=self.readiness.asked,
+            brokers=self.brokers.asked,
             broker_clocks=None if self._forwarder is None else self._forwarder.broker.clocks_ahead_s,
             expiries=self._files.expiries,
             states=self.states,
@@ -475,6 +495,7 @@ class Proxy:
             self._collector,
             self.engine.slices,
             self.engine.counters,
+            fresh=self.readiness.fresh,
             resource={
                 "service.name": "sluice",
                 "service.instance.id": self.config.proxy_id,
@@ -491,6 +512,7 @@ class Proxy:
             self._blocks,
             self._run(),
             self.reloader,
+            self.history,
             forwarder=self._forwarder,
             fleet=self.fleet,
             policy_topic=self.policy_topic,

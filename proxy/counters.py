@@ -31,8 +31,6 @@ class Counters:
     """File descriptors: the process's limit, the number that the configuration needs, and the clients' part."""
     descriptors_refused: int = 0
     """Client connections that were closed at once: the last descriptors are kept for brokers, admin and log files."""
-    ready: int = 0
-    """1 where the latest look of `Readiness` found clients accepted and a broker that answers."""
     broker_up: Words = field(default_factory=Words)
     """1 for each configured broker that answered CONNECT at the latest look, else 0."""
     broker_round_trip_ns: Words = field(default_factory=Words)

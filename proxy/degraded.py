@@ -26,7 +26,7 @@ CAUSES: Final[tuple[DegradedCause, ...]] = get_args(DegradedCause)
 class Degraded(NamedTuple):
     """A state in which part of the configuration is not in force.
 
-    Its texts name files of the configuration and no other names, as of tenants or topics: probes may read them.
+    Its texts name files and brokers of the configuration, and no tenants or topics: probes may read them.
 
     Attributes:
         cause: The state's name, one of a few.

@@ -9,6 +9,7 @@ import aiohttp
 
 from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import load_config
+from proxy.observe.operator_log import set_up_operator_log
 
 _FLAGS: Final = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"}
 _SECTIONS: Final = {
@@ -87,7 +88,8 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Print the page."""
+    """Print the page; the proxy's log goes to standard error."""
+    set_up_operator_log()
     sys.stdout.write(reference(asyncio.run(described())))
 
 

@@ -1,6 +1,5 @@
 """The web application of the admin address: metrics, health, and all routes of its REST."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
@@ -9,7 +8,6 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from protocol.endpoint import Endpoint
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
@@ -20,6 +18,7 @@ from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import MetricsPage
 from proxy.admin.openapi import OpenApiRest
 from proxy.admin.places import Places
+from proxy.admin.readiness import Readiness
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
 from proxy.admin.routes.console import ConsoleRest
@@ -33,30 +32,18 @@ from proxy.admin.routes.pulsar import pulsar_routes
 from proxy.admin.routes.sharing import FleetRest
 from proxy.admin.routes.status import Counts, Run, StatusRest
 from proxy.admin.routes.streams import StreamRest
-from proxy.admin.shared_work import SharedWork, TooManyWaitError
-from proxy.brokers.dialing import write_to
-from proxy.brokers.targets import TargetRefusedError
-from proxy.checkup import BrokerAnswer, Checkup
+from proxy.admin.shared_work import TooManyWaitError
+from proxy.checkup import Checkup
 from proxy.degraded import DegradedStates
 from proxy.drain import DrainService
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
+from proxy.observe.limit_history import LimitHistory
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.service import PolicyService
 from proxy.reload import Reloader
-from proxy.runtime import Tasks
 from proxy.session.engine import Engine
-from proxy.session.handshake import own_greeting, refuses_credentials, version_in
 from proxy.slices import Slices, Work
-
-_PATIENCE_S = 3.0
-_KEPT_S = 1.0
-"""Seconds for which a broker's answer counts as its present state."""
-_LOOKS_S = 5.0
-"""Seconds between two looks at all brokers, however many scrape."""
-_MOST_ANSWER = 4096
-"""Bytes of an answer that are looked at: a CONNECTED has 50, an ERROR its reason."""
-
 
 _LIMITS = Either(
     name="limits",
@@ -72,97 +59,6 @@ class ShownReadiness(TypedDict):
     ready: bool
     problem: str | None
     degraded: list[ShownDegraded]
-
-
-class Readiness:
-    """Checks that the process does not drain, and that a configured broker answers a CONNECT.
-
-    An authentication error is an answer, unless Sluice has shown its own credentials, which each client's connection
-    needs (`authentication.broker`). All callers share the result of one probe at a time.
-    """
-
-    def __init__(self, engine: Engine, drain: DrainService | None = None) -> None:
-        self._engine = engine
-        self._drain = drain
-        self._probe = SharedWork(self._problem, lambda _: _KEPT_S)
-        self._look = SharedWork(self._ask_all, lambda _: _LOOKS_S)
-        self._tasks = Tasks()
-        self.is_accepting = False
-
-    async def problem(self) -> str | None:
-        """Return why the proxy is not ready; None if it is."""
-        draining = None if self._drain is None else self._drain.summary()
-        if draining is not None:
-            return draining
-        if not self.is_accepting:
-            return "not accepting connections"
-        try:
-            return await self._probe.get() or None
-        except TooManyWaitError:
-            if self._probe.last is not None:
-                return self._probe.last or None
-            return "the broker has not answered yet, and too many callers wait for its answer"
-
-    def look(self) -> None:
-        """Ask every configured broker for the metrics of brokers, in the background, unless that was done just now."""
-        if not self._look.waiting:
-            self._tasks.start(self._looked(), "ask brokers")
-
-    async def _looked(self) -> None:
-        await self._look.get()
-
-    async def asked(self) -> dict[str, BrokerAnswer]:
-        """Ask every configured broker, unless that was done just now; returns the answer of each.
-
-        Raises:
-            TooManyWaitError: If too many callers wait for the answers.
-        """
-        return await self._look.get()
-
-    @property
-    def _patience_s(self) -> float:
-        return _PATIENCE_S / len(self._engine.targets.brokers)
-
-    async def _ask_all(self) -> dict[str, BrokerAnswer]:
-        return {str(broker): await self._ask(broker) for broker in self._engine.targets.brokers}
-
-    async def _problem(self) -> str:
-        problems = []
-        for broker in self._engine.targets.brokers:
-            answer = await self._ask(broker)
-            if answer.problem is None:
-                return ""
-            problems.append(answer.problem)
-        return "; ".join(problems)
-
-    async def _ask(self, broker: Endpoint) -> BrokerAnswer:
-        began, counters = self._engine.clock(), self._engine.counters
-        answer = await self._answer_of(broker)
-        if broker in self._engine.targets.brokers:  # else a reload has taken it away
-            counters.broker_up[str(broker)] = int(answer.problem is None)
-            if answer.problem is None:
-                counters.broker_round_trip_ns[str(broker)] = self._engine.clock() - began
-        counters.ready = int(self.is_accepting and any(counters.broker_up.values()))
-        return answer
-
-    async def _answer_of(self, broker: Endpoint) -> BrokerAnswer:
-        try:
-            answer = await asyncio.wait_for(self._answer(broker), self._patience_s)
-        except (OSError, TimeoutError, TargetRefusedError) as error:
-            return BrokerAnswer(f"broker {broker} does not answer: {str(error) or 'time over'}")
-        if not answer:
-            return BrokerAnswer(f"broker {broker} closed the connection without an answer")
-        if self._engine.identity is not None and refuses_credentials(answer):
-            problem = f"broker {broker} does not accept Sluice's own credentials (authentication.broker)"
-            return BrokerAnswer(problem)
-        return BrokerAnswer(None, version_in(answer))
-
-    async def _answer(self, broker: Endpoint) -> bytes:
-        """Return the beginning of the broker's answer to a CONNECT with Sluice's credentials."""
-        verifier = self._engine.identity
-        async with self._engine.dialer.connection(broker, self._patience_s) as (reader, writer):
-            write_to(writer, own_greeting(None if verifier is None else verifier.own))
-            return await reader.read(_MOST_ANSWER)
 
 
 def own_routes(service: PolicyService, desk: BlockDesk, in_force: LimitsInForce) -> list[web.RouteDef]:
@@ -204,6 +100,7 @@ class Parts:
         blocks: The blocks.
         run: The run of the proxy.
         reloader: The configuration.
+        history: The last hour of limits in use.
         forwarder: Passes on to the broker's admin what Sluice does not serve, if configured.
         fleet: This proxy's part in its fleet, if it has one.
         policy_topic: The topic by which the fleet's policies are changed, if they are.
@@ -216,6 +113,7 @@ class Parts:
     blocks: BlockDesk
     run: Run
     reloader: Reloader
+    history: LimitHistory
     forwarder: Forwarder | None = None
     fleet: FleetService | None = None
     policy_topic: PolicyTopic | None = None
@@ -232,7 +130,7 @@ def admin_app(
     guards: Guards,
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
-    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain)
+    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look)
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     app = web.Application(
@@ -252,10 +150,10 @@ def admin_app(
     app.add_routes(
         [
             *_watching(metrics, readiness),
-            _readyz(engine, readiness, in_force),
+            _readyz(readiness, in_force),
             *ConsoleRest(parts.run.proxy_id, parts.run.version).routes(),
             *StreamRest(engine, in_force).routes(),
-            *LimiterRest(engine).routes(),
+            *LimiterRest(engine, parts.history).routes(),
             *pulsar_routes(parts.service),
             *own_routes(parts.service, parts.blocks, in_force),
             *OpenApiRest(parts.run.version).routes(),
@@ -270,19 +168,20 @@ def admin_app(
     return app
 
 
-def _readyz(engine: Engine, readiness: Readiness, in_force: LimitsInForce) -> web.RouteDef:
+def _readyz(readiness: Readiness, in_force: LimitsInForce) -> web.RouteDef:
     contents = {**TEXT, JSON: ShownReadiness}
 
     @described({200: contents, 503: contents}, query=(_VERBOSE,))
     async def show_readiness(request: web.Request) -> web.Response:
-        """Return 200 if the proxy accepts clients and its broker answers; else 503 with the reason.
+        """Return 200 if the proxy accepts clients and a broker has answered since the start; else 503 with the reason.
 
-        `?verbose` adds the degraded states. Each state that admin_access.not_ready_when names is a 503.
+        `?verbose` adds the degraded states, such as brokers that do not answer now. Each state that
+        admin_access.not_ready_when names is a 503.
         """
         query = asked(request, (_VERBOSE,))
         _VERBOSE.read(query)
-        degraded = in_force.degraded()
-        problem = await readiness.problem() or _not_ready(engine, degraded)
+        await readiness.fresh()
+        problem, degraded = readiness.problem(), in_force.degraded()
         status = 200 if problem is None else 503
         if _VERBOSE.name in query:
             answer: ShownReadiness = {"ready": problem is None, "problem": problem, "degraded": degraded}
@@ -290,14 +189,6 @@ def _readyz(engine: Engine, readiness: Readiness, in_force: LimitsInForce) -> we
         return web.Response(text="ready\n" if problem is None else problem + "\n", status=status)
 
     return web.get("/readyz", explaining(show_readiness))
-
-
-def _not_ready(engine: Engine, degraded: list[ShownDegraded]) -> str | None:
-    causes = engine.config.admin_access.not_ready_when
-    return next(
-        (f"{state['cause']}: {state['reason']}; {state['remedy']}" for state in degraded if state["cause"] in causes),
-        None,
-    )
 
 
 def _counts(engine: Engine) -> Counts:
@@ -310,8 +201,8 @@ def metrics_app(
     """Return the application of the address for metrics and probes alone: open to all callers, and read-only."""
     middlewares = [_errors_as_reasons, _in_turn(engine.slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
-    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain)
-    app.add_routes([*_watching(metrics, readiness), _readyz(engine, readiness, in_force)])
+    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look)
+    app.add_routes([*_watching(metrics, readiness), _readyz(readiness, in_force)])
     return app
 
 
@@ -335,7 +226,7 @@ def _watching(metrics: MetricsPage, readiness: Readiness) -> list[web.RouteDef]:
     async def show_metrics(request: web.Request) -> web.StreamResponse:
         """Counters in Prometheus' text format."""
         all_limits = _LIMITS.read(asked(request, (_LIMITS,))) == "all"
-        readiness.look()
+        await readiness.fresh()
         try:
             text = await metrics.text(all_limits=all_limits)
         except TooManyWaitError:

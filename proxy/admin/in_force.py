@@ -99,6 +99,7 @@ class LimitsInForce:
         fleet: This proxy's part in its fleet, if it has one.
         states: The degraded states.
         drain: Drains the process.
+        on_look: Called when the degraded states are shown: has the brokers asked, for the next answer.
     """
 
     def __init__(
@@ -106,7 +107,9 @@ class LimitsInForce:
         fleet: FleetService | None = None,
         states: DegradedStates | None = None,
         drain: DrainService | None = None,
+        on_look: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_look = on_look
         self._fleet = fleet
         self._states = states or DegradedStates()
         self._drain = drain
@@ -127,6 +130,7 @@ class LimitsInForce:
 
     def degraded(self) -> list[ShownDegraded]:
         """Show the degraded states."""
+        self._on_look()
         return [
             {
                 "cause": degraded.state.cause,

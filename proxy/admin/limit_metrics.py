@@ -1,13 +1,21 @@
-"""Metrics of single limits: of those that the operator chooses, and the fullest others; on request of all."""
+"""Metrics of single limits: of those that the operator chooses, of the fullest others, then of those not yet in use.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+On request they are of all limits.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from itertools import islice
+from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from limiter.levels import LEVELS
+from limiter.levels import LEVELS, Level, SettingRecord
 from limiter.limiter import Limiter, Scope
-from limiter.names import EACH, PatternValues
+from limiter.names import EACH, PatternValues, is_pattern
+from limiter.policies import Policies
+from limiter.token_bucket import DIRECTIONS, Limit, Rate
 from proxy.admin.in_force import FullestLimits
 from proxy.config.values import LONGEST_LIMIT_NAME
 from proxy.observe.log_lines import in_force
@@ -25,10 +33,11 @@ MOST_ALL: Final = 5000
 PLACE_NS: Final = 900 * 10**9
 """How long a limit is shown, at least. Names that clients make up replace each other no faster, so Prometheus gets few
 series."""
-_LIMITERS, _SHOWN = 20, 4
-"""Limiters that are looked at, and that are shown, in one unit of work."""
+_LIMITERS, _SHOWN, _NAMES = 20, 4, 50
+"""Limiters that are looked at, that are shown, and names of the configuration that are, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")
 _UNITS: Final = ("messages", "bytes")
+_PARTITION: Final = re.compile(r"-partition-(?:0|[1-9]\d*)$")
 T = TypeVar("T")
 
 
@@ -58,12 +67,17 @@ class ChosenLimits:
             else:
                 self._of_levels.setdefault(level, PatternValues()).put(name, value=True)
 
-    def has(self, scope: Scope) -> bool:
+    def has(self, level: str, name: str) -> bool:
         """Return whether a limit is named."""
-        if scope.level in self._whole:
+        if level in self._whole:
             return True
-        names = self._of_levels.get(scope.level)
-        return names is not None and any(True for _ in names.matches(scope.name))
+        names = self._of_levels.get(level)
+        return names is not None and any(True for _ in names.matches(name))
+
+    def whole_names(self, level: str) -> Iterator[str]:
+        """Yield the names of a level that are written out."""
+        names = self._of_levels.get(level)
+        return (name for name in (() if names is None else names.by_name) if not is_pattern(name))
 
 
 class LimitMetrics:
@@ -73,9 +87,19 @@ class LimitMetrics:
     time that the limit needs for the entries that have passed. A limit on which streams wait is full. A limit that is
     shown keeps its place for `PLACE_NS`. Names that a terminal would obey are not shown: escaped, two of them could be
     the same label, which Prometheus refuses with the whole scrape.
+
+    Places that are left go to limits of the configuration that no stream has used yet, with the use 0: so each series
+    is there before the limit's first message, as far as the limit's name is in the configuration.
+
+    Args:
+        policies: The values in force.
+        is_of_fleet: Whether a fleet shares limits. The rate of such a limit in this process is not known before its
+            first use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, policies: Policies, *, is_of_fleet: bool = False) -> None:
+        self._policies = policies
+        self._is_of_fleet = is_of_fleet
         self._chosen = ChosenLimits()
         self._before: dict[Limiter, float] = {}
         """The use of each limiter at the look before; replaced at each look."""
@@ -87,46 +111,142 @@ class LimitMetrics:
         self._chosen = ChosenLimits(entries)
 
     def parts_of_all(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
-        """Yield the metrics of all limits; None after work that has yielded nothing yet.
+        """Yield the metrics of all limits, then of unused ones; None after work that has yielded nothing yet.
 
         Raises:
-            TooManyLimitsError: If these are more than `MOST_ALL`.
+            TooManyLimitsError: If the limits in use are more than `MOST_ALL`.
         """
         shown: list[Limiter] = []
+        unused: dict[Names, UnusedLimit] = {}
+        yield from self._candidates(unused, MOST_ALL)
         for some in batched(list(limiters.values()), _LIMITERS):
-            shown += [limiter for limiter in some if _may_be_shown(limiter.scope)]
+            for limiter in some:
+                unused.pop(_names(limiter.scope), None)
+                if _may_be_shown(limiter.scope.level, limiter.scope.name):
+                    shown.append(limiter)
             if len(shown) > MOST_ALL:
                 raise TooManyLimitsError
             yield None
-        yield from _metrics(shown, now)
+        yield from _metrics(shown, list(islice(unused.values(), MOST_ALL - len(shown))), now)
         yield _left_out(0)
 
     def parts(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
         """Yield the metrics of the limits that are chosen now; None after work that has yielded nothing yet."""
         used: dict[Limiter, float] = {}
         places = {limiter: since for limiter, since in self._places.items() if now - since < PLACE_NS}
-        named, wide, others = FullestLimits(MOST_CHOSEN), FullestLimits(MOST_LIMITS), FullestLimits(MOST_LIMITS)
+        groups = {group: FullestLimits(_most(group)) for group in _Group}
+        unused: dict[Names, UnusedLimit] = {}
+        yield from self._candidates(unused, 2 * MOST_LIMITS)
         for some in batched(list(limiters.values()), _LIMITERS):
             for limiter in some:
                 scope = limiter.scope
-                if not _may_be_shown(scope):
+                unused.pop(_names(scope), None)
+                if not _may_be_shown(scope.level, scope.name):
                     continue
                 used[limiter] = seconds = seconds_used(limiter)
                 more = seconds - self._before.get(limiter, 0.0)
                 rank = (limiter in places, len(limiter.waiters) > 0, more, scope)
-                group = named if self._chosen.has(scope) else wide if scope.level in WIDE else others
-                group.add(rank, limiter)
+                groups[self._group(scope.level, scope.name)].add(rank, limiter)
             yield None
         self._before = used
-        fullest = (*named.first(), *wide.first(), *others.first())
+        fullest = [limiter for group in groups.values() for limiter in group.first()]
         chosen = [limiters[each.scope] for each in fullest if each.scope in limiters]
         self._places = {limiter: places.get(limiter, now) for limiter in chosen}
-        yield from _metrics(chosen, now)
-        yield _left_out(max(0, named.added - MOST_CHOSEN))
+        left = {group: _most(group) - limits.added for group, limits in groups.items()}
+        yield from _metrics(chosen, list(_fitting(unused.values(), left)), now)
+        yield _left_out(max(0, -left[_Group.NAMED]))
+
+    def _group(self, level: str, name: str) -> "_Group":
+        if self._chosen.has(level, name):
+            return _Group.NAMED
+        return _Group.WIDE if level in WIDE else _Group.OTHERS
+
+    def _candidates(self, unused: "dict[Names, UnusedLimit]", most: int) -> Iterator[None]:
+        """Add limits of the configuration: of each setting those that `metrics_limits` writes out, and the first ones.
+
+        Args:
+            unused: What they are added to; never many more than `MOST_ALL`.
+            most: The number of the first ones.
+        """
+        for direction in DIRECTIONS:
+            for level, record in _NAMED_AS_WRITTEN:
+                values = self._policies.by_name(direction, record.word)
+                is_known = not (self._is_of_fleet and level.may_be_shared)
+                written_out = [name for name in self._chosen.whole_names(level.word) if name in values]
+                for some in batched([*written_out, *islice(values, most)], _NAMES):
+                    if len(unused) >= MOST_ALL:
+                        return
+                    for name in some:
+                        value, is_of_one = values.get(name), not (record.is_each(name) or record.is_pattern(name))
+                        if value is not None and value.limit and is_of_one and _may_be_shown(level.word, name):
+                            labels, group = (direction, level.word, name), self._group(level.word, name)
+                            unused[labels] = UnusedLimit((*labels, value.limit.mode), value.limit, is_known, group)
+                    yield
 
 
-def _may_be_shown(scope: Scope) -> bool:
-    return scope.level not in HIDDEN and len(scope.name) <= LONGEST_LIMIT_NAME and scope.name.isprintable()
+class _Group(Enum):
+    """Limits that have places of their own."""
+
+    NAMED = auto()
+    """Those that `metrics_limits` names."""
+    WIDE = auto()
+    """Others of wide levels."""
+    OTHERS = auto()
+    """All others."""
+
+
+def _most(group: _Group) -> int:
+    return MOST_CHOSEN if group is _Group.NAMED else MOST_LIMITS
+
+
+Names = tuple[str, str, str]
+"""Direction, level and name of a limit."""
+
+
+class UnusedLimit(NamedTuple):
+    """A limit of the configuration that no stream has used yet.
+
+    Attributes:
+        labels: Direction, level, name and mode.
+        limit: Its value.
+        is_known: Whether the rate that it will have in this process is that of the value.
+        group: Whose places it may have.
+    """
+
+    labels: tuple[str, str, str, str]
+    limit: Limit
+    is_known: bool
+    group: _Group
+
+
+def _named_as_written() -> Iterator[tuple[Level, SettingRecord]]:
+    """Yield the settings whose names are those of the limits that they set, with their levels."""
+    for level in LEVELS:
+        for record in level.settings:
+            parts = tuple(part for limited in level.limited for part in (limited, limited.by) if part in record.named)
+            if level.word not in HIDDEN and len(parts) == len(record.named) == len(level.limited):
+                yield level, record
+
+
+_NAMED_AS_WRITTEN: Final = tuple(_named_as_written())
+
+
+def _fitting(unused: Iterable[UnusedLimit], left: dict[_Group, int]) -> Iterator[UnusedLimit]:
+    """Yield as many unused limits as places are left, and count the places down, also for those without one."""
+    for each in unused:
+        left[each.group] -= 1
+        if left[each.group] >= 0:
+            yield each
+
+
+def _names(scope: Scope) -> Names:
+    """Return the names by which the configuration has a limit: a partitioned topic has one for each partition."""
+    name = _PARTITION.sub("", scope.name) if "-partition-" in scope.name else scope.name
+    return scope.direction, scope.level, name
+
+
+def _may_be_shown(level: str, name: str) -> bool:
+    return level not in HIDDEN and len(name) <= LONGEST_LIMIT_NAME and name.isprintable()
 
 
 def _left_out(number: int) -> Metric:
@@ -147,8 +267,8 @@ def seconds_used(limiter: Limiter) -> float:
     )
 
 
-def _metrics(chosen: list[Limiter], now: int) -> Iterator[Metric]:
-    for kind, name, text, labels, read in _METRICS:
+def _metrics(chosen: list[Limiter], unused: list[UnusedLimit], now: int) -> Iterator[Metric]:
+    for kind, name, text, labels, read, unused_value in _METRICS:
         for some in batched(chosen, _SHOWN):
             family = kind(name, text, labels=(*_LABELS, *labels))
             for limiter in some:
@@ -156,6 +276,12 @@ def _metrics(chosen: list[Limiter], now: int) -> Iterator[Metric]:
                 key = (scope.direction, scope.level, scope.name, limiter.limit.mode)
                 for label, value in read(limiter, now):
                     family.add_metric((*key, *label), value)
+            yield family
+        for others in batched(unused, _SHOWN) if unused else ():
+            family = kind(name, text, labels=(*_LABELS, *labels))
+            for each in others:
+                for label, value in unused_value(each):
+                    family.add_metric((*each.labels, *label), value)
             yield family
 
 
@@ -186,6 +312,18 @@ def _waiting(limiter: Limiter, _now: int) -> Values:
     yield (), len(limiter.waiters)
 
 
+def _unused_units(value: Callable[[Rate], float], *, needs_share: bool) -> Callable[[UnusedLimit], Values]:
+    def read(unused: UnusedLimit) -> Values:
+        rates = (unused.limit.messages, unused.limit.size) if unused.is_known or not needs_share else ()
+        return (((unit,), value(rate)) for unit, rate in zip(_UNITS, rates, strict=False) if rate)
+
+    return read
+
+
+def _none_yet(_unused: UnusedLimit) -> Values:
+    yield (), 0.0
+
+
 _METRICS: Final = (
     (
         GaugeMetricFamily,
@@ -193,6 +331,7 @@ _METRICS: Final = (
         "Messages or metered bytes per second that a limit lets pass in this process",
         ("unit",),
         _rates,
+        _unused_units(lambda rate: rate.per_second, needs_share=True),
     ),
     (
         GaugeMetricFamily,
@@ -200,6 +339,7 @@ _METRICS: Final = (
         "Messages or metered bytes that a limit lets pass at once in this process",
         ("unit",),
         _bursts,
+        _unused_units(lambda rate: rate.burst, needs_share=True),
     ),
     (
         CounterMetricFamily,
@@ -207,6 +347,7 @@ _METRICS: Final = (
         "Messages or metered bytes that a limit has let pass",
         ("unit",),
         _used,
+        _unused_units(lambda _: 0.0, needs_share=False),
     ),
     (
         CounterMetricFamily,
@@ -214,8 +355,9 @@ _METRICS: Final = (
         "Time that streams waited on a limit",
         (),
         _throttled,
+        _none_yet,
     ),
-    (GaugeMetricFamily, "sluice_limit_waiting_streams", "Streams that wait on a limit", (), _waiting),
+    (GaugeMetricFamily, "sluice_limit_waiting_streams", "Streams that wait on a limit", (), _waiting, _none_yet),
 )
 
 

@@ -16,6 +16,7 @@ from limiter.limiter import Stream
 from proxy.admin.forwarding.broker import ForwardOutcome
 from proxy.admin.limit_metrics import LimitMetrics, batched
 from proxy.admin.process_metrics import process_metrics
+from proxy.admin.readiness import Readiness
 from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
@@ -27,6 +28,7 @@ from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
 from proxy.limit_state import Found
 from proxy.observe.access_log import AccessLog
+from proxy.observe.limit_history import LimitHistory
 from proxy.observe.totals import DELAY_BOUNDS_NS, OTHERS, DirectionTotals, LevelTotals, NamespaceTotals
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
@@ -110,6 +112,46 @@ def _of_sides(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{side} {word}" for side in ("client", "broker") for word in words)
 
 
+_FOREIGN = ("tls_hello", "http_request", "proxy_protocol")
+_OF_PROXY_HEADERS = ("malformed", "unsupported", "too_long")
+_OF_BOTH_SIDES = ("protocol", "too_large", "malformed")
+FRAME_ERRORS = (
+    *_of_sides(_OF_BOTH_SIDES),
+    *(f"broker {word}" for word in ("name_too_long", "unexpected_answer", "producer_after_close")),
+    *(
+        f"client {word}"
+        for word in (
+            *_FOREIGN,
+            *_OF_PROXY_HEADERS,
+            "no_connect",
+            "too_many_messages",
+            "brokers_command",
+            "fleet_topic",
+            "not_offered",
+            "second_connect",
+            "unasked_auth_response",
+            "too_much_unfinished",
+        )
+    ),
+)
+"""The words of `sluice_frame_errors`: causes of `protocol.frames.ProtocolError` by the side that can have them."""
+AUTHENTICATIONS = tuple(
+    f"{method} {result}"
+    for method in ("token", "basic", "tls", "other")
+    for result in ("accepted", "refreshed", "expired", "refused", "busy")
+)
+"""The words of `sluice_authentications`, where Sluice verifies clients."""
+DROPPED = ("disconnected", "slow", "oversized", "foreign", "refused")
+"""The words of `sluice_fleet_messages_dropped`: causes of `proxy.fleet.link.LinkCounts.dropped`."""
+_UNREADABLE = ("oversized", "malformed", "version", "kind", "columns", "name", "value")
+REFUSED_BY_FLEET = (
+    *_UNREADABLE,
+    *("fleet", "epoch", "deposed", "session", "repeated", "seen", "members", "limiters", "doubled", "unknown"),
+)
+"""The words of `sluice_fleet_messages_refused`: causes of `BadMessage`, and of members, coordinator and share table."""
+REFUSED_BY_POLICY_TOPIC = (*DROPPED, "malformed", "version", "value", "key", "full", "body")
+"""The words of `sluice_policy_topic_messages_refused`: causes of `BadChangeError` and of the topic's link."""
+
 OF_COUNTERS = (
     _OfCounters("sluice_connections_accepted", "Client connections accepted"),
     _OfCounters(
@@ -123,8 +165,8 @@ OF_COUNTERS = (
     _OfCounters("sluice_connections_ended", "Client connections by what ended them", ("cause",), CloseReason),
     _OfCounters(
         "sluice_broker_up",
-        "1 for each configured broker that answered a CONNECT at the latest look, else 0: a scrape has all asked, at "
-        "most each 5 s, and so does /readyz; absent before the first answer",
+        "1 for each configured broker that answered a CONNECT at the latest look, else 0: the start, scrapes and "
+        "/readyz have all asked, at most each 5 s",
         ("broker",),
         kind=GaugeMetricFamily,
     ),
@@ -171,7 +213,7 @@ OF_COUNTERS = (
         "Credentials of clients that Sluice verified (`authentication`), by the result",
         ("method", "result"),
     ),
-    _OfCounters("sluice_frame_errors", "Connections closed because a peer broke the protocol", _READING),
+    _OfCounters("sluice_frame_errors", "Connections closed because a peer broke the protocol", _READING, FRAME_ERRORS),
     _OfCounters(
         "sluice_tls_failures",
         "Connections closed because TLS failed, in the handshake or after it",
@@ -274,18 +316,20 @@ OF_COUNTERS = (
 """The metrics that are fields of `Counters`. Computed metrics are in `SluiceCollector` and `_loop`."""
 
 
-def _of_counters(counters: Counters) -> Iterator[Metric]:
+def _of_counters(counters: Counters, further: Mapping[str, Iterable[str]]) -> Iterator[Metric]:
+    """Yield the metrics of `OF_COUNTERS`.
+
+    Args:
+        counters: The counts.
+        further: Words that the configuration has, by the metric that shows them before they have been counted.
+    """
     for row in OF_COUNTERS:
         value = getattr(counters, row.source())
         if row.labels:
-            yield _labelled(row.kind, row.name, row.text, row.labels, dict.fromkeys(row.words, 0) | value)
+            words = (*row.words, *further.get(row.name, ()))
+            yield _labelled(row.kind, row.name, row.text, row.labels, _from_zero(words, value))
         else:
             yield row.kind(row.name, row.text, value=value)
-    yield _gauge(
-        "sluice_ready",
-        "1 while the process accepts clients, does not drain, and a configured broker answered at the latest look",
-        int(counters.ready and not counters.draining),
-    )
     yield _labelled(
         GaugeMetricFamily,
         "sluice_broker_round_trip_seconds",
@@ -381,6 +425,8 @@ class SluiceCollector(Collector):
         policy_topic: The topic by which the fleet's policies are changed, if they are.
         states: The degraded states.
         room: Counts the policies that are kept.
+        readiness: Decides whether the process is ready; None: it never is.
+        history: The last hour of limits in use; None: of none.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what its Args say
@@ -394,17 +440,21 @@ class SluiceCollector(Collector):
         policy_topic: PolicyTopic | None = None,
         states: DegradedStates | None = None,
         room: Room | None = None,
+        readiness: Readiness | None = None,
+        history: LimitHistory | None = None,
     ) -> None:
         self._states = states or DegradedStates()
         self._fleet = fleet
         self._policy_topic = policy_topic
         self._room = room or Room(TenantShare())
+        self._readiness = readiness
+        self._history = history
         self._expiries = expiries
         self._engine = engine
         self._totals = totals
         self._access = access
         self._settling = settling
-        self._limits = LimitMetrics()
+        self._limits = LimitMetrics(engine.registry.policies, is_of_fleet=fleet is not None)
         self._peaks = _RecentPeaks(engine.counters, engine.slices, engine.clock)
 
     def collect(self) -> Iterable[Metric]:
@@ -440,7 +490,13 @@ class SluiceCollector(Collector):
         yield from self._held()
         limits = self._limits.parts_of_all if all_limits else self._limits.parts
         yield from limits(self._engine.registry.limiters, self._engine.clock())
-        yield from _of_counters(self._engine.counters)
+        yield from _of_counters(self._engine.counters, self._words())
+        yield _gauge(
+            "sluice_ready",
+            "1 while /readyz is 200: the process accepts clients, does not drain, a broker has answered since the "
+            "start, and no state of admin_access.not_ready_when lasts",
+            int(self._readiness is not None and self._readiness.problem() is None),
+        )
         yield from _loop(self._engine.counters, self._engine.slices, self._peaks)
         yield from process_metrics()
         yield _labelled(
@@ -475,6 +531,13 @@ class SluiceCollector(Collector):
             self._engine.shared.unsent.size,
         )
         yield _gauge("sluice_limiters", "Limiters in memory", len(self._engine.registry.limiters))
+        with_history, without = (0, 0) if self._history is None else (len(self._history), self._history.left_out)
+        yield _gauge("sluice_limit_histories", "Limits whose last hour is kept for the console", with_history)
+        yield _gauge(
+            "sluice_limit_histories_left_out",
+            "Limits in use whose last hour is not kept, as those of as many others are as there may be",
+            without,
+        )
         yield _gauge("sluice_limiter_debts_bytes", "Bytes of limiters without streams", self._engine.registry.debts)
         yield _counter(
             "sluice_limiters_forgiven",
@@ -482,6 +545,13 @@ class SluiceCollector(Collector):
             self._engine.registry.forgiven,
         )
         yield from self._access_log()
+
+    def _words(self) -> dict[str, Iterable[str]]:
+        return {
+            "sluice_authentications": () if self._engine.identity is None else AUTHENTICATIONS,
+            "sluice_brokers_passed_over": map(str, self._engine.targets.brokers),
+            "sluice_reload_failures": self._engine.counters.reload_successful,
+        }
 
     def _access_log(self) -> Iterator[Metric]:
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
@@ -680,14 +750,14 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         "sluice_fleet_messages_dropped",
         "Reports and grants that were dropped, by cause",
         ("cause",),
-        counts.dropped,
+        _from_zero(DROPPED, counts.dropped),
     )
     yield _labelled(
         CounterMetricFamily,
         "sluice_fleet_messages_refused",
         "Reports and grants that were not taken, whole or in part, by cause",
         ("cause",),
-        Counter() if fleet is None else fleet.dropped_messages(),
+        _from_zero(REFUSED_BY_FLEET, {} if fleet is None else fleet.dropped_messages()),
     )
 
 
@@ -738,7 +808,7 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
         "sluice_policy_topic_messages_refused",
         "Messages of the topic that were not taken, or not sent, by cause",
         ("cause",),
-        Counter() if topic is None else topic.dropped_messages(),
+        _from_zero(REFUSED_BY_POLICY_TOPIC, {} if topic is None else topic.dropped_messages()),
     )
 
 
@@ -826,6 +896,11 @@ def _counter(name: str, text: str, value: float) -> Metric:
 
 def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
+
+
+def _from_zero(words: Iterable[str], counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts, with a 0 for each word that has not been counted."""
+    return {**dict.fromkeys(words, 0), **counts}
 
 
 def _labelled(

@@ -30,13 +30,15 @@ admin address serves them, and so does the address of `metrics:`, without token 
   [single limits](#single-limits) are of few. A label's fixed words are listed below its metric;
   `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
 - **Counters** only grow, until the process ends. **Gauges** go up and down, and no scrape changes
-  them. Series exist before their first event, where the words of their labels are known.
+  them. Series exist before their first event: for each word below, and for the tenants,
+  namespaces and limits that the configuration names, as far as the bounds above have room. A limit
+  that a fleet shares has its rate and its burst from its first use on.
 - **Several processes** have an address each, with the numbers of that process
   ([processes.md](processes.md)).
 
 ## Single limits
 
-`sluice_limit_…` have the rate, burst and use of single limits, of those with streams:
+`sluice_limit_…` have the rate, burst and use of single limits:
 
 - **The fullest**: 100 of wide levels (proxy, tenant, namespace, resource group, exempt) and 100 of
   topics and subscriptions. A limit that is shown stays for 15 minutes.
@@ -55,6 +57,8 @@ admin address serves them, and so does the address of `metrics:`, without token 
   Up to 500 limits have metrics for that; a metric below counts those that are left out.
 - **All**, up to 5,000: `GET /metrics?limits=all`, for a look, or a scrape of its own in longer
   intervals. Where more are at work, the answer is 409.
+- **Not yet in use**: limits of the configuration without a stream so far have the places that the
+  ones with streams leave, those that `metrics_limits` writes out first.
 
 Limits of producers, roles and addresses are named after clients, and are in `/sluice/limiters`
 alone; so are names of more than 300 characters, or with control characters.
@@ -93,6 +97,8 @@ _SECTIONS = (
 """Headings, and the beginnings of the names below them; the first that fits counts."""
 _BUILD = "sluice_build_info"
 """Its labels are those of one build."""
+_BROKER = "broker"
+"""A label whose words are those of one configuration."""
 _SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 
 
@@ -129,7 +135,7 @@ def _entry(family: Metric) -> str:
     lines = [f"- {names}, {family.type}: {family.documentation}."]
     for label in labels_of(family):
         words = sorted({sample.labels[label] for sample in family.samples})
-        if words and family.name != _BUILD:
+        if words and family.name != _BUILD and label != _BROKER:
             lines.append(f"  - {label}: {', '.join(f'`{word}`' for word in words)}")
     return "".join(f"{_wrapped(line)}\n" for line in lines)
 

@@ -6,7 +6,7 @@ https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetric
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import groupby
 
@@ -62,6 +62,7 @@ class OtlpExport:
         collector: The metrics.
         slices: Bounds the work in one turn of the loop.
         counters: Counts the exports.
+        fresh: Awaited before each export: has the brokers asked.
         resource: The attributes of this process (`service.name` …).
 
     Raises:
@@ -74,12 +75,14 @@ class OtlpExport:
         collector: SluiceCollector,
         slices: Slices,
         counters: Counters,
+        fresh: Callable[[], Awaitable[None]],
         resource: Mapping[str, str],
     ) -> None:
         self._section = section
         self._collector = collector
         self._slices = slices
         self._counters = counters
+        self._fresh = fresh
         self._resource = resource
         self._begun_ns = time.time_ns()
         self._url = f"{section.url}{PATH}"
@@ -130,6 +133,7 @@ class OtlpExport:
         """
         rejected: list[ExportMetricsPartialSuccess] = []
         bodies: list[bytes] = []
+        await self._fresh()
         units = encoding(self._collector.parts(), self._resource, bodies, self._begun_ns, time.time_ns())
         await self._slices.done(Work.SCRAPES, units)
         headers = {"Content-Type": "application/x-protobuf", **await self._authorization()}

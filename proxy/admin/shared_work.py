@@ -31,6 +31,11 @@ class SharedWork(Generic[T]):
         self.waiting = 0
         """Callers that wait now."""
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a result is being made."""
+        return self._task is not None
+
     async def get(self) -> T:
         """Return the result; the caller may leave, and the work goes on for the others.
 
@@ -49,6 +54,10 @@ class SharedWork(Generic[T]):
             return await asyncio.shield(self._task)
         finally:
             self.waiting -= 1
+
+    def forget(self) -> None:
+        """Hand the latest result out no more."""
+        self._until = 0.0
 
     async def _do(self) -> T:
         try:

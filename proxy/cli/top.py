@@ -70,7 +70,7 @@ def fleet(
     json: Json = False,
     rows: Rows = 50,
 ) -> None:
-    """Show who coordinates a proxy's fleet, and the proxy's shares.
+    """Show who coordinates a proxy's fleet, its members, and the proxy's shares.
 
     Where it coordinates, the shares of all members are shown as well.
     """

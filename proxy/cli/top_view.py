@@ -645,7 +645,7 @@ class VersionSetAnswer(Struct, frozen=True):
 
 
 class MemberAnswer(Struct, frozen=True):
-    """A member as the coordinator knows it."""
+    """A member as the coordinator knows it, or has listed it."""
 
     name: str
     heard_s_ago: float
@@ -773,7 +773,7 @@ def _policies_head(policies: PoliciesAnswer | None) -> list[str]:
 
 
 def fleet_tables(state: FleetAnswer) -> list[Table]:
-    """Return the tables: this member's shares; where it coordinates, the members, and all shares."""
+    """Return the tables: this member's shares, the members, and all shares where this member coordinates."""
     shares = Table("limit", "unit", "share", "used/s", "wanted/s", "streams", title="shares of this member")
     for one in state.shares:
         streams = "" if one.streams is None else str(one.streams)

@@ -233,6 +233,7 @@ class AdminTls(ConfigSection):
 
 
 DegradedCause = Literal[
+    "broker_unreachable",
     "fleet_not_formed",
     "fleet_cut_off",
     "fleet_limits_differ",

@@ -3,9 +3,13 @@
 Their number is bounded: a client that names namespaces at will must not flood a scrape.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
+from limiter.levels import NAMESPACE, TENANT, Setting
 from limiter.limiter import StreamName
+from limiter.policies import Change, Policies
+from limiter.token_bucket import DIRECTIONS
 
 MOST_NAMESPACES = 1000
 MOST_UNHEARD_OF = 500
@@ -14,6 +18,8 @@ messages."""
 LONGEST_NAME = 200
 """Most characters of a tenant and of a namespace; longer ones count as `_others`, so that a scrape is bounded."""
 OTHERS = ("_others", "_others")
+_EXPECTED: Final = 20
+"""Names of settings that are looked at in one unit of work."""
 
 
 class DirectionTotals:
@@ -134,9 +140,45 @@ class NamespaceTotals:
             return key
         return (*OTHERS, direction)
 
+    def expect(self, tenant: str, namespace: str) -> None:
+        """Count a tenant, and its namespace unless that is empty, from 0 on before their first stream.
+
+        They have the places of names without a message: where these are taken, nothing is expected.
+        """
+        for direction in DIRECTIONS:
+            if namespace and self.label(tenant, namespace, direction, has_messages=False)[:2] != OTHERS:
+                self._at((tenant, namespace, direction))
+            elif len(self.delays) < 2 * MOST_TENANTS:
+                self.delays_of(tenant, direction)
+
+    def expecting(self, policies: Policies) -> Iterator[None]:
+        """Expect the tenants and namespaces that limits name, a unit of work in each step."""
+        yield from self._expecting(
+            (setting, name)
+            for direction in DIRECTIONS
+            for setting in Setting
+            for name in list(policies.by_name(direction, setting))
+        )
+        yield from self._expecting((Setting.TENANT, name) for name in list(policies.groups_of_tenants))
+        yield from self._expecting((Setting.NAMESPACE, name) for name in list(policies.groups_of_namespaces))
+
+    def expecting_changed(self, changes: Iterable[Change]) -> Iterator[None]:
+        """Expect the tenants and namespaces of changed values, a unit of work in each step."""
+        return self._expecting((change.setting, change.name) for change in changes)
+
+    def _expecting(self, names: Iterable[tuple[Setting, str]]) -> Iterator[None]:
+        for number, (setting, name) in enumerate(names, 1):
+            owner = owner_of(setting, name)
+            if owner is not None:
+                self.expect(*owner)
+            if number % _EXPECTED == 0:
+                yield
+
     def of(self, name: StreamName, *, has_messages: bool = True) -> DirectionTotals:
         """Return the totals to add to for a stream."""
-        label = self.label(name.tenant, name.namespace, name.direction, has_messages=has_messages)
+        return self._at(self.label(name.tenant, name.namespace, name.direction, has_messages=has_messages))
+
+    def _at(self, label: tuple[str, str, str]) -> DirectionTotals:
         totals = self.by_name.get(label)
         if totals is None:
             totals = self.by_name[label] = DirectionTotals()
@@ -154,3 +196,20 @@ class NamespaceTotals:
     def of_level(self, direction: str, level: str) -> LevelTotals:
         """Return the totals of a level to add to."""
         return self.by_level.setdefault((direction, level), LevelTotals())
+
+
+def owner_of(setting: Setting, name: str) -> tuple[str, str] | None:
+    """Return the tenant and the namespace that a setting's name is of; the namespace is empty for a whole tenant.
+
+    None for a pattern, and for a name that is of no tenant.
+    """
+    found = setting.record.streams_of(name)
+    if found is None or len(found[1]) != 1:
+        return None
+    part, (of_stream,) = found
+    if part is TENANT:
+        return of_stream, ""
+    path = of_stream if part is NAMESPACE else of_stream.partition("://")[2]
+    tenant, _, rest = path.partition("/")
+    namespace = rest.partition("/")[0]
+    return (tenant, namespace) if tenant and namespace else None

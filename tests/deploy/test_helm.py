@@ -207,6 +207,7 @@ def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
         return found
 
     assert checksum() == checksum("--set", "limits.tenants.other.publish.messages=5")
+    assert checksum() == checksum("--set", "config.metrics_limits={tenant acme}")
     assert checksum() != checksum("--set", "config.keep_alive=20s")
 
 

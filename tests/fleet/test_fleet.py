@@ -10,6 +10,9 @@ from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember
 from fleet.messages import (
     MOST_BROKERS,
     MOST_LIMITERS,
+    MOST_LISTED,
+    MOST_NAME,
+    MOST_VERSION,
     Demand,
     Grant,
     Grants,
@@ -750,3 +753,64 @@ def test_a_broker_that_one_member_reports_reaches_all() -> None:
     assert heard == ["b1:6650", "b2:6650"]
     cycle(6 * CYCLE, tuple(f"b{number}:6650" for number in range(MOST_BROKERS + 1)))
     assert len(heard) == 2 + MOST_BROKERS
+
+
+def test_members_hear_the_list_of_members_when_one_comes_and_once_a_lease() -> None:
+    settings = FleetSettings("f")
+    coordinator = Coordinator(settings, "c", 1, 0)
+    members = [FleetMember(settings, f"m{number}", number + 1, 0, version=f"0.{number}") for number in range(3)]
+    lists = list[tuple[str, ...]]()
+
+    def cycle(now: int, of: list[FleetMember]) -> None:
+        coordinator.confirmed(now)
+        for member in of:
+            coordinator.hear(member.report({}, (), now), now)
+        for grants in coordinator.grant(now):
+            lists.append(tuple(status.name for status in Grants.decode(grants.encode()).roster))
+            for member in of:
+                member.take(grants, now)
+
+    for number in range(1, 4):
+        cycle(number * CYCLE, members[:2])
+    assert lists.count(("m0", "m1")) == 1
+    cycle(4 * CYCLE, members)
+    cycle(5 * CYCLE, members)
+    assert lists[3:].count(("m0", "m1", "m2")) == 1
+    before = len(lists)
+    for number in range(6, 6 + 3 * settings.lease_ns // CYCLE):
+        cycle(number * CYCLE, members)
+    assert sum(map(bool, lists[before:])) == 3
+    roster, now = members[2].roster, coordinator._listed_at
+    assert members[2].listed_at == now
+    assert [(status.name, status.silent_ns, status.has_twin, status.version) for status in roster] == [
+        (f"m{number}", 0, False, f"0.{number}") for number in range(3)
+    ]
+
+
+def test_list_of_a_thousand_members_is_bounded() -> None:
+    settings = FleetSettings("f")
+    coordinator = Coordinator(settings, "c", 1, 0)
+    coordinator.confirmed(CYCLE)
+    for number in range(MOST_MEMBERS):
+        name = f"{number:04}".ljust(MOST_NAME["member"], "x")
+        member = FleetMember(settings, name, number + 1, 0, version="\N{GRINNING FACE}" * MOST_VERSION)
+        coordinator.hear(replace(member.report({}, (), CYCLE), epoch=1), CYCLE)
+    messages = coordinator.grant(CYCLE)
+    assert [len(grants.roster) for grants in messages] == [MOST_LISTED, *[0] * (len(messages) - 1)]
+    assert [status.name[:4] for status in messages[0].roster] == [f"{number:04}" for number in range(MOST_LISTED)]
+    assert len(replace(messages[0], grants=[]).encode()) < 60_000
+
+
+def test_names_that_two_members_have_are_marked_in_the_list() -> None:
+    settings = FleetSettings("f")
+    coordinator = Coordinator(settings, "c", 1, 0)
+    coordinator.confirmed(CYCLE)
+    for incarnation, name in ((1, "twin"), (2, "twin"), (3, "other")):
+        report = replace(FleetMember(settings, name, incarnation, 0).report({}, (), CYCLE), epoch=1)
+        coordinator.hear(report, CYCLE)
+    (grants,) = coordinator.grant(CYCLE)
+    assert [(status.name, status.has_twin) for status in grants.roster] == [
+        ("other", False),
+        ("twin", True),
+        ("twin", True),
+    ]

@@ -27,6 +27,7 @@ from fleet.messages import (
     Introduction,
     LimitSet,
     MemberReport,
+    MemberStatus,
     Quota,
     ShareKey,
     VersionSet,
@@ -59,6 +60,7 @@ GRANTS = Grants(
     10**18,
     version="0.2.0",
     version_sets=(VersionSet("0.2.0", 2, ("a", "b")), VersionSet("", 1, ("c",))),
+    roster=(MemberStatus("a", 7, 10**9, 3, has_twin=True, version="0.2.0"), MemberStatus("c", 8, 0, 0)),
 )
 
 
@@ -220,6 +222,11 @@ def test_grants_name_few_versions_of_bounded_length() -> None:
     read = Grants.decode(grants.encode())
     expected = VersionSet("9" * MOST_VERSION, 9, ("a",) * MOST_SET_MEMBERS)
     assert (read.version, read.version_sets) == ("8" * MOST_VERSION, (expected,) * MOST_SETS)
+
+
+def test_a_listed_member_has_a_version_of_bounded_length() -> None:
+    grants = Grants("f", "c", 1, 9, roster=(MemberStatus("a", 7, 0, 0, version="9" * 99),))
+    assert [member.version for member in Grants.decode(grants.encode()).roster] == ["9" * MOST_VERSION]
 
 
 def test_a_report_has_a_version_of_bounded_length() -> None:

@@ -42,7 +42,7 @@ def test_no_query_of_dashboards_and_questions_is_empty(prometheus, tmp_path):  #
                 for number in range(150):
                     producer.send_async(str(number).encode(), None)
                 producer.flush()
-                value(url, "rate(sluice_held_seconds_count[1m])", 0.01)
+                value(url, "sum(rate(sluice_held_seconds_count[1m]))", 0.01)
                 empty = []
                 for query in _queries():
                     asked = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"

@@ -8,12 +8,13 @@ from aiohttp.test_utils import TestClient, TestServer
 from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.token_bucket import DIRECTIONS, Limit
-from proxy.admin.app import Guards, Parts, Readiness, admin_app
+from proxy.admin.app import Guards, Parts, admin_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import MetricsPage, SluiceCollector
 from proxy.admin.places import Places
+from proxy.admin.readiness import BrokerHealth, Readiness
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
 from proxy.checkup import Checkup
@@ -22,6 +23,7 @@ from proxy.counters import Counters
 from proxy.degraded import DegradedStates
 from proxy.files import FileReader
 from proxy.observe.access_log import AccessLog
+from proxy.observe.limit_history import LimitHistory
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
@@ -50,7 +52,8 @@ class Admin:
         self.store = Store(config.policies.store)
         file = file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
         self.service = PolicyService(self.engine.registry.policies, file, self.store, around)
-        self.readiness = Readiness(self.engine)
+        self.brokers = BrokerHealth(self.engine)
+        self.readiness = Readiness(self.engine, self.brokers)
         self.limits_before_changes: list[Limit | None] = []
         access = AccessLog(Writer("p", "boot"), None)
         self.totals = NamespaceTotals()
@@ -68,7 +71,7 @@ class Admin:
         run = Run("p", "boot", 0, "0", None, None)
         self.forwarder = Forwarder.of(config, self.engine.counters, self.refused)
         checkup = Checkup(
-            brokers=self.readiness.asked,
+            brokers=self.brokers.asked,
             broker_clocks=None,
             expiries=tuple,
             states=DegradedStates(),
@@ -80,8 +83,11 @@ class Admin:
             slices=self.engine.slices,
             clock=self.clock,
         )
+        engine = self.engine
+        self.history = LimitHistory(engine.registry.limiters, engine.journal, engine.slices, engine.clock)
+        desk = BlockDesk(self.service, kept)
         self.parts = Parts(
-            self.service, BlockDesk(self.service, kept), run, self.reloader, self.forwarder, checkup=checkup
+            self.service, desk, run, self.reloader, self.history, forwarder=self.forwarder, checkup=checkup
         )
         self.app = admin_app(self.engine, self.metrics, self.readiness, self.parts, guards)
         self.client = TestClient(TestServer(self.app))

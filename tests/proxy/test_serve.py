@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 
 from accesslog.record import AnyLine, ChangeLine, ConnectionLine, HeartbeatLine, IntervalLine, LimitLine
 from limiter.levels import Setting
-from limiter.limiter import Scope, Stream
+from limiter.limiter import Stream
 from limiter.policies import Value
 from limiter.restart import FirstBalances
 from limiter.token_bucket import Limit, rate
@@ -84,6 +84,29 @@ async def test_a_proxy_serves_clients_admin_and_log_and_ends_in_order(tmp_path: 
     assert [line.end_cause for line in lines if isinstance(line, ConnectionLine)] == ["shutdown"]
     assert isinstance(lines[-1], HeartbeatLine)
     assert lines[-1].last
+
+
+@pytest.mark.parametrize(("chosen", "status"), [((), 200), (("broker_unreachable",), 503)])
+async def test_outage_of_the_brokers_is_said_and_chosen(chosen: tuple[str, ...], status: int) -> None:
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(given(broker, more={"admin_access": {"not_ready_when": chosen}}))
+        _, admin = await proxy.start()
+        await proxy.brokers.asked()
+    proxy.brokers.brokers_changed()
+    await until(lambda: "broker_unreachable" in proxy.states.causes)
+    async with aiohttp.ClientSession(f"http://{admin}") as session:
+        async with session.get("/readyz?verbose") as answer:
+            shown = await answer.json()
+        async with session.get("/metrics") as scraped:
+            text = await scraped.text()
+        async with session.get("/sluice/doctor") as examined:
+            findings = (await examined.json())["findings"]
+    await proxy.stop()
+    assert (answer.status, shown["ready"]) == (status, status == 200)
+    assert [each["cause"] for each in shown["degraded"]] == ["broker_unreachable"]
+    assert f"\nsluice_ready {1.0 if status == 200 else 0.0}\n" in text
+    assert 'sluice_degraded{cause="broker_unreachable"} 1.0' in text
+    assert {"degraded", "brokers"} <= {each["check"] for each in findings if each["severity"] == "problem"}
 
 
 async def test_drain_by_rest_leaves_a_proxy_that_runs_without_clients() -> None:
@@ -220,13 +243,14 @@ async def test_what_is_no_request_is_answered_and_does_not_fill_the_log(
     said: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
-    proxy = Proxy(given("127.0.0.1:1"))
-    _, admin = await proxy.start()
-    reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
-    writer.write(said)
-    assert b" 400 " in await reader.readline()
-    writer.close()
-    await proxy.stop()
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(given(broker))
+        _, admin = await proxy.start()
+        reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
+        writer.write(said)
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        await proxy.stop()
     structlog.reset_defaults()
     assert capfd.readouterr().err == ""
     assert caplog.records == []
@@ -236,14 +260,15 @@ async def test_a_client_that_leaves_within_its_request_does_not_fill_the_log(
     capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
-    proxy = Proxy(given("127.0.0.1:1"))
-    _, admin = await proxy.start()
-    reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
-    writer.write(POST + b"Content-Length: 50\r\n\r\n{")
-    writer.write_eof()
-    assert await reader.read() == b""
-    writer.close()
-    await proxy.stop()
+    async with broker_on_loopback() as broker:
+        proxy = Proxy(given(broker))
+        _, admin = await proxy.start()
+        reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
+        writer.write(POST + b"Content-Length: 50\r\n\r\n{")
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        await proxy.stop()
     structlog.reset_defaults()
     assert capfd.readouterr().err == ""
     assert caplog.records == []
@@ -439,7 +464,7 @@ async def test_a_reload_takes_other_brokers_of_the_same_scheme(tmp_path: Path) -
     write("pulsar://127.0.0.1:1", "pulsar://127.0.0.1:2")
     proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
     await proxy.start()
-    await proxy.readiness.asked()
+    await proxy.brokers.asked()
     assert set(proxy.engine.counters.broker_up) == {"pulsar://127.0.0.1:1", "pulsar://127.0.0.1:2"}
     write("pulsar://127.0.0.1:3", "pulsar://127.0.0.1:2")
     with capture_logs() as lines:
@@ -468,7 +493,6 @@ async def test_a_reload_chooses_the_limits_with_metrics(tmp_path: Path) -> None:
     file.write_text(f"{rest}metrics_limits: [tenant acme]\n")
     proxy = Proxy(ConfigSource(file, lambda: load_config(file, {})))
     await proxy.start()
-    acme, other = (Scope("publish", "tenant", name, name, "") for name in ("acme", "other"))
     at_start = proxy._collector._limits._chosen
     file.write_text(f"{rest}metrics_limits: [tenant other]\n")
     with capture_logs() as lines:
@@ -477,8 +501,9 @@ async def test_a_reload_chooses_the_limits_with_metrics(tmp_path: Path) -> None:
     await proxy.stop()
     assert outcome.needs_restart == ()
     assert [line["changed"] for line in lines if line["event"] == "configuration reloaded"] == [True]
-    assert (at_start.has(acme), at_start.has(other)) == (True, False)
-    assert (reloaded.has(acme), reloaded.has(other)) == (False, True)
+    names = ("acme", "other")
+    assert [at_start.has("tenant", name) for name in names] == [True, False]
+    assert [reloaded.has("tenant", name) for name in names] == [False, True]
 
 
 async def test_a_reload_chooses_the_lines_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

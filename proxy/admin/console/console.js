@@ -6,7 +6,9 @@ const EVERY_MS = 2000;
 const MOST_STREAMS = 200;
 const MOST_LIMITS = 100;
 const MOST_BLOCKS = 200;
-const MOST_SAMPLES = 1800; // an hour
+const HOUR_MS = 3600000;
+const STEP_MS = 60000; // from one sample of the proxy to the next
+const MOST_SAMPLES = 90; // of the page itself, since the latest one of the proxy
 const MOST_HISTORIES = 300;
 
 const at = (id) => document.getElementById(id);
@@ -272,7 +274,7 @@ function measureLimits(answer) {
     const key = keyOf(limit);
     limit.rates = measured(key, answer.monotonic_ms, [limit.passed_messages, limit.passed_bytes]);
     limit.use = useOf(limit);
-    if (!limit.rates) continue;
+    if (limit.use === null) continue;
     const history = state.histories.get(key) ?? [];
     state.histories.delete(key); // the table's first one is the one that was seen last the longest ago
     state.histories.set(key, history);
@@ -370,8 +372,9 @@ function headroomOf(limit) {
 }
 
 function rowOfMember(cells, member) {
-  cells[0].append(name(member.name));
+  cells[0].append(name(member.name), element("span", "quiet"));
   return (now) => {
+    setText(cells[0].lastChild, now.has_twin ? " several have this name" : "");
     setText(cells[1], `${span(1000 * now.heard_s_ago)} ago`);
     setText(cells[2], number(now.limits));
   };
@@ -431,9 +434,10 @@ function showLimits(answer) {
 
 function showFleet(fleet) {
   const coordinator = fleet.coordinator || fleet.last_coordinator || "none";
-  const known = fleet.members ? "" : `; its page lists the ${plural(fleet.members_known, "member")}`;
+  const listed = fleet.members?.length ?? 0;
+  const known = `; ${plural(fleet.members_known, "member")}${listed && listed < fleet.members_known ? `, of which ${number(listed)} are listed` : ""}`;
   setText(at("fleet-note"), visible(`${fleet.fleet}: this is ${fleet.member}, ${fleet.state}. Coordinator: ${coordinator}${known}. ${fleet.problem}`));
-  at("members").hidden = !fleet.members;
+  at("members").hidden = !listed;
   tables.members.show(fleet.members ?? [], (member) => `${member.name} ${member.incarnation}`);
 }
 
@@ -511,25 +515,37 @@ async function refreshLimit() {
   setText(at("neighbours-note"), `${plural(json.totals.streams, "stream")}, ${number(json.totals.held_streams)} of them held${json.left_out ? "; 50 are shown" : ""}`);
   const by = limit.author ? `, by ${visible(limit.author)}` : "";
   const origin = limit.origin ? `set by ${word(limit.origin)}${by}` : `from ${word(found?.source ?? limit.source ?? "elsewhere")}; a change here is for this ${word(level)} alone`;
+  await readHour(limit, json.monotonic_ms);
+  if (limit !== state.limit) return;
   setText(at("limit-note"), `${found ? `${values(found.in_force.messages_per_s, found.in_force.bytes_per_s)} in force, ${found.mode}; ` : "Not at work now; "}${origin}.`);
   Object.assign(limit, { under, waiting: found?.waiting_streams ?? 0 });
   showEffect();
-  showChart(found);
+  showChart(limit, json.monotonic_ms);
 }
 
-function showChart(limit) {
-  const history = limit ? state.histories.get(keyOf(limit)) ?? [] : [];
-  const known = history.filter((sample) => sample.use !== null);
-  const first = known[0]?.at ?? 0;
-  const last = known.at(-1)?.at ?? 0;
+// The proxy keeps a sample of each minute of the last hour. Since its latest one, the page has its own of each look.
+async function readHour(limit, now) {
+  if (now - (limit.hourAt ?? -STEP_MS) < STEP_MS) return;
+  const { direction, level, name: its } = limit;
+  const { json } = await ask("GET", "/sluice/limiters/history", { direction, level, name: its });
+  limit.hourAt = now;
+  limit.hour = json.samples.map((sample) => (
+    { at: now - 1000 * sample.ago_s, use: sample.use, messages: sample.messages_per_s, bytes: sample.bytes_per_s }));
+}
+
+function showChart(limit, now) {
+  const hour = (limit.hour ?? []).filter((sample) => now - sample.at < HOUR_MS);
+  const since = hour.at(-1)?.at ?? -Infinity;
+  const known = [...hour, ...(state.histories.get(keyOf(limit)) ?? []).filter((sample) => sample.at > since)];
+  const first = known[0]?.at ?? now;
   const most = Math.max(1.1, ...known.map((sample) => sample.use));
   const height = (use) => 116 - 112 * use / most;
-  const points = known.map((sample) => `${(600 * (sample.at - first) / (last - first || 1)).toFixed(1)},${height(sample.use).toFixed(1)}`);
+  const points = known.map((sample) => `${(600 * (1 - (now - sample.at) / HOUR_MS)).toFixed(1)},${height(sample.use).toFixed(1)}`);
   at("chart-line").setAttribute("points", points.join(" "));
   for (const end of ["y1", "y2"]) at("chart-limit").setAttribute(end, height(1).toFixed(1));
-  const now = known.at(-1);
-  setText(at("chart-note"), now
-    ? `Use since this page began to watch, ${span(last - first)} ago: now ${Math.round(100 * now.use)} % (${values(now.messages, now.bytes)}), at most ${Math.round(100 * Math.max(...known.map((sample) => sample.use)))} %. The dashed line is the limit.`
+  const latest = known.at(-1);
+  setText(at("chart-note"), latest
+    ? `The last hour, of which ${span(now - first)} are known, minute by minute: now ${Math.round(100 * latest.use)} % of the limit (${values(latest.messages, latest.bytes)}), at most ${Math.round(100 * Math.max(...known.map((sample) => sample.use)))} %. The dashed line is the limit.`
     : "No use is known yet.");
 }
 
@@ -553,11 +569,14 @@ function differences(from, to) {
     .map((key) => `${word(key)} from ${shown(from[key] ?? (key === "mode" ? "enforce" : null))} to ${shown(to[key] ?? (key === "mode" ? "enforce" : null))}`);
 }
 
+const withinOf = (limit) => limit.under
+  ? `${plural(limit.under.streams, "stream")} ${limit.under.streams === 1 ? "is" : "are"} within it, ${number(limit.waiting)} of them waiting now.` : "";
+
 function showEffect() {
   const limit = state.limit;
   if (!limit?.from) return;
   const changes = differences(limit.from, wanted());
-  const streams = limit.under ? `${plural(limit.under.streams, "stream")} ${limit.under.streams === 1 ? "is" : "are"} within it, ${number(limit.waiting)} of them waiting now.` : "";
+  const streams = withinOf(limit);
   setText(at("effect"), changes.length ? `${changes.join("; ")}. ${streams}` : `No change yet. ${streams}`);
   at("apply").disabled = !changes.length;
 }
@@ -583,13 +602,30 @@ async function attempt(dialog, work) {
   }
 }
 
-async function change(method, how, done) {
+// What a section of the configuration says, in one line.
+const shownLimit = (section) => {
+  const parts = Object.entries(section ?? {}).filter(([, value]) => value !== null);
+  return parts.length ? parts.map(([key, value]) => `${word(key)} ${visible(value)}`).join(", ") : "no limit";
+};
+
+// The value that holds once the one that is set is taken back: a tenant's own is above all that operators set.
+const below = ({ origin, hidden }) => hidden.find((each) => each.origin !== "tenant" && each.origin !== origin);
+
+async function openTakeBack() {
   const limit = state.limit;
   await attempt("limit", async () => {
-    await ask(method, "/sluice/limits", targetOf(limit), how);
-    await readLimit();
-    await refreshLimit();
-    outcome("limit", done);
+    const query = { ...targetOf(limit), layer: limit.origin === "tenant" ? "tenant" : "rest" };
+    const { json, tag } = await ask("GET", "/sluice/limits", query);
+    if (limit !== state.limit) return;
+    if (json.origin !== limit.origin) { await readLimit(); return outcome("limit", "It has changed meanwhile: nothing of this is set any more."); }
+    const next = below(json);
+    const to = next ? `${shownLimit(next.limit)}, the value of the ${word(next.origin)}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
+    const by = json.author ? `, set by ${visible(json.author)}` : "";
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${shownLimit(json.limit)}${by} to ${to}. ${withinOf(limit)}`, "Take back", async () => {
+      const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": tag } });
+      if (limit === state.limit) { await readLimit(); await refreshLimit(); }
+      return taken.in_force ? `Taken back: ${shownLimit(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";
+    });
   });
 }
 
@@ -597,8 +633,14 @@ async function applyLimit(event) {
   event.preventDefault();
   const { from, condition } = state.limit;
   if (!from || at("apply").disabled) return;
+  const limit = state.limit;
   const to = wanted();
-  await change("PUT", { body: to, headers: condition }, `Changed: ${differences(from, to).join("; ")}.`);
+  await attempt("limit", async () => {
+    await ask("PUT", "/sluice/limits", targetOf(limit), { body: to, headers: condition });
+    await readLimit();
+    await refreshLimit();
+    outcome("limit", `Changed: ${differences(from, to).join("; ")}.`);
+  });
 }
 
 // ---- Blocks, kicks and the drain
@@ -704,7 +746,7 @@ function confirmed(title, effect, press, work) {
     at("confirm-apply").disabled = true;
     attempt("confirm", async () => {
       outcome("confirm", await work());
-      await refreshOperators();
+      if (isOperator()) await refreshOperators();
     });
   };
   at("confirm").showModal();
@@ -750,7 +792,7 @@ function start() {
   at("raise").addEventListener("click", () => scale(2));
   at("lower").addEventListener("click", () => scale(0.5));
   at("observe").addEventListener("click", () => { at("change-mode").value = "observe"; showEffect(); });
-  at("take-back").addEventListener("click", () => change("DELETE", {}, "Taken back: the value of the file holds again, if there is one."));
+  at("take-back").addEventListener("click", openTakeBack);
   at("block-form").addEventListener("submit", applyBlock);
   at("kick-form").addEventListener("submit", applyKick);
   at("drain").addEventListener("click", () => openDrain().catch((error) => problem(error.message)));

@@ -1,9 +1,10 @@
-"""`GET /sluice/limiters?search=…&limit=…`: the limits at work in this process, and their use.
+"""`GET /sluice/limiters?search=…&limit=…`: the limits at work in this process, their use, and the last hour of one.
 
 A rate is the difference of a count in two answers, over the difference of their `monotonic_ms`.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TypedDict
 
 from aiohttp import web
@@ -26,6 +27,7 @@ from proxy.admin.handlers import (
 from proxy.admin.in_force import FullestLimits, ShownInForce, shown_in_force
 from proxy.admin.json_text import json_of
 from proxy.admin.routes.streams import SEARCH
+from proxy.observe.limit_history import STEP_S, LimitHistory
 from proxy.policies.keys import LONGEST
 from proxy.session.engine import Engine
 from proxy.slices import Work
@@ -37,6 +39,7 @@ _LEVEL = Text(name="level", meaning="only limits of this level", words=tuple(LEV
 _NAME = Text(name="name", meaning="only limits of this name", longest=LONGEST, pattern=ANY_TEXT)
 _LIMIT = Number(name="limit", meaning="how many to show", default=200, most=1000)
 _KEYS = (_DIRECTION, _LEVEL, _NAME, SEARCH, _LIMIT)
+_ONE = (replace(_DIRECTION, is_needed=True), replace(_LEVEL, is_needed=True), _NAME)
 
 
 class ShownLimiter(TypedDict):
@@ -65,19 +68,40 @@ class LimitersPage(TypedDict):
     left_out: int
 
 
+class ShownSample(TypedDict):
+    """What a limit let pass in the minute that ended `ago_s` before the answer; `use` is the part of its limit."""
+
+    ago_s: float
+    messages_per_s: float
+    bytes_per_s: float
+    use: float
+
+
+class LimitHour(TypedDict):
+    """The samples of a limit's last hour, the oldest first; `step_s` is the time from one to the next."""
+
+    step_s: float
+    samples: list[ShownSample]
+
+
 class LimiterRest:
     """Serves the view of the limits at work.
 
     Args:
         engine: The engine with the limiters.
+        history: The last hour of limits in use.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, history: LimitHistory) -> None:
         self._engine = engine
+        self._history = history
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
-        return [web.get("/sluice/limiters", explaining(self.get))]
+        return [
+            web.get("/sluice/limiters", explaining(self.get)),
+            web.get("/sluice/limiters/history", explaining(self.get_history)),
+        ]
 
     @described({200: LimitersPage}, query=_KEYS, is_large=True)
     async def get(self, request: web.Request) -> web.StreamResponse:
@@ -107,6 +131,30 @@ class LimiterRest:
         shown = await encoded_each(slices, (_shown(limiter, at) for limiter in chosen))
         sums = {"monotonic_ms": at / 1e6, "limiters": shown, "left_out": fullest.added - len(chosen)}
         return await sent(request, json_of(sums), {"Content-Type": JSON})
+
+    @described({200: LimitHour}, query=_ONE)
+    async def get_history(self, request: web.Request) -> web.Response:
+        """Return what one limit let pass in each minute of the last hour; no samples where it was not in use.
+
+        A token for some tenants gets samples of the limits of these.
+        """
+        query = asked(request, _ONE)
+        direction, level, name = (key.read(query) for key in _ONE)
+        tenants, found = caller_of(request).tenants, self._history.of((direction, level, name))
+        samples = found[1] if found is not None and (tenants is None or found[0].tenant in tenants) else []
+        answer: LimitHour = {
+            "step_s": STEP_S,
+            "samples": [
+                {
+                    "ago_s": sample.ago_s,
+                    "messages_per_s": sample.messages_per_s,
+                    "bytes_per_s": sample.bytes_per_s,
+                    "use": sample.use,
+                }
+                for sample in samples
+            ],
+        }
+        return web.json_response(answer)
 
 
 def _shown(limiter: Limiter, now: int) -> ShownLimiter:

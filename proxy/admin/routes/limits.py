@@ -130,15 +130,18 @@ class LimitsRest:
 
     @described(
         {200: HoldingLimit | LimitsPage},
-        query=(_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT),
+        query=(_DIRECTION, _SETTING, _NAME, _LAYER, _AFTER, _LIMIT),
         refuses=(404,),
         is_large=True,
     )
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """Show one limit if a name is given, even an empty one; else all, or those of one setting or direction."""
-        query = asked(request, (_DIRECTION, _SETTING, _NAME, _AFTER, _LIMIT))
+        """Show one limit if a name is given, even an empty one; else all, or those of one setting or direction.
+
+        `layer` chooses the value of one limit whose ETag the answer has.
+        """
+        query = asked(request, (_DIRECTION, _SETTING, _NAME, _LAYER, _AFTER, _LIMIT))
         if "name" in query:
-            return self._one(request, _target(query))
+            return self._one(request, _target(query), Layer[_LAYER.read(query).upper()])
         return await self._all(request, query)
 
     @described(
@@ -173,7 +176,7 @@ class LimitsRest:
         }
         return web.json_response(answer)
 
-    def _one(self, request: web.Request, target: PolicyTarget) -> web.Response:
+    def _one(self, request: web.Request, target: PolicyTarget, layer: Layer = Layer.REST) -> web.Response:
         layers = self._service.layers
         value = layers.at(target)
         if value is None:
@@ -183,7 +186,7 @@ class LimitsRest:
         others = [_shown(target, other, self._author(request, target, other), _nothing) for other in written if other]
         shown = self._shown(request, target, value)
         answer: HoldingLimit = {**shown, "hidden": others, "shares": self._in_force.shares()}
-        return tagged(web.json_response(answer), self._service.read(key_of(target, layer_of(request))))
+        return tagged(web.json_response(answer), self._service.read(key_of(target, max(layer, layer_of(request)))))
 
     def _author(self, request: web.Request, target: PolicyTarget, value: Value) -> str:
         return author_shown(request, author_of(self._service, target, value.origin), value.origin)

@@ -133,8 +133,10 @@ class ShownPolicies(TypedDict):
 
 
 class ShownFleet(TypedDict):
-    """This member and its fleet; `members` and `fleet_limits` are null where another member coordinates.
+    """This member and its fleet; `fleet_limits` is null where another member coordinates.
 
+    `members`: all of them where this member coordinates; elsewhere the first 100 by name, as the coordinator lists them
+    once in a lease. Null before the first list.
     `coordinator` is empty while this member follows none. `last_coordinator` is the one that it followed last, which
     answered `answered_s_ago` and reported `members_known`.
     `problem`: why the fleet is not reached; empty if it is.
@@ -206,7 +208,7 @@ class FleetRest:
 
 def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any]:
     """Return the parts of `ShownFleet` whose size is that of the configuration."""
-    member, coordinator, ago = service.member, service.coordinator, service.answered_ago_ns()
+    member, ago = service.member, service.answered_ago_ns()
     return {
         "fleet": service.config.name,
         "member": service.name,
@@ -224,7 +226,7 @@ def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any
         "isolated": member.isolated,
         "lease_ends": service.lease_ends,
         "refused": dict(service.dropped_messages()),
-        "members": None if coordinator is None else _members(coordinator, service.now()),
+        "members": _members(service),
         "limit_sets": [
             {
                 "digest": f"{one.written.digest:016x}",
@@ -284,18 +286,24 @@ def _share(one: MemberLimit) -> ShownShare:
     }
 
 
-def _members(coordinator: Coordinator, now: int) -> list[ShownMember]:
-    twins = coordinator.names_taken_twice()
+def _members(service: FleetService) -> list[ShownMember] | None:
+    """Return the members as the coordinator has them; elsewhere as it listed them last, once in a lease."""
+    now, member, coordinator = service.now(), service.member, service.coordinator
+    if coordinator is None and not member.listed_at:
+        return None
+    since, listed = (
+        (0, coordinator.members(now)) if coordinator is not None else (now - member.listed_at, member.roster)
+    )
     return [
         {
             "name": one.name,
             "version": one.version,
             "incarnation": f"{one.incarnation:016x}",
-            "heard_s_ago": one.silent_ns / 1e9,
+            "heard_s_ago": (one.silent_ns + since) / 1e9,
             "limits": one.limits,
-            "has_twin": one.name in twins,
+            "has_twin": one.has_twin,
         }
-        for one in coordinator.members(now)
+        for one in listed
     ]
 
 

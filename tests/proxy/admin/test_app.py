@@ -4,7 +4,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.admin import limit_metrics
+from tests.proxy.admin.test_stream_rest import open_streams
 from tests.proxy.admin_client import Admin
+from tests.waiting import until
 
 RATE = "/admin/v2/namespaces/acme/shop/publishRate"
 
@@ -30,7 +32,8 @@ async def test_metrics_of_all_limits_are_made_on_request(make_admin, monkeypatch
     assert (status, "# HELP sluice_limit_per_second " in text) == (200, True)
     status, answer = await admin.ask("GET", "/metrics?limits=some")
     assert (status, "limits" in answer["reason"]) == (400, True)
-    monkeypatch.setattr(limit_metrics, "MOST_ALL", -1)
+    open_streams(admin, 1)
+    monkeypatch.setattr(limit_metrics, "MOST_ALL", 0)
     status, answer = await admin.ask("GET", "/metrics?limits=all")
     assert status == 409
     assert "name those that matter in metrics_limits" in answer["reason"]
@@ -40,6 +43,16 @@ async def test_metrics_of_all_limits_are_made_on_request(make_admin, monkeypatch
 async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:
     admin: Admin = await make_admin()
     assert await admin.ask("GET", "/readyz") == (503, "not accepting connections\n")
+
+
+async def test_look_at_the_streams_has_the_brokers_asked(make_admin) -> None:
+    admin: Admin = await make_admin(broker="pulsar://127.0.0.1:1")
+    admin.readiness.is_accepting = True
+    assert admin.engine.counters.broker_up == {}
+    await admin.ask("GET", "/sluice/streams")
+    await until(lambda: admin.engine.counters.broker_up == {"pulsar://127.0.0.1:1": 0})
+    assert admin.brokers.problem is not None
+    admin.brokers.stop()
 
 
 @pytest.mark.parametrize(

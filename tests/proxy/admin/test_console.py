@@ -119,6 +119,30 @@ async def test_limits_with_the_least_room_come_first(make_admin) -> None:
     assert page["left_out"] == 7
 
 
+async def test_last_hour_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Path) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    streams = [
+        let_open(admin, f"persistent://{name}/a", number) for number, name in enumerate(("acme/shop", "other/x"))
+    ]
+    for stream in streams:
+        admin.engine.scheduler.pass_entry(stream, 3, 30, admin.engine.clock())
+    for _ in admin.history.sampling():
+        pass
+
+    async def samples(token: str, name: str) -> list[dict[str, float]]:
+        path = f"/sluice/limiters/history?direction=publish&level=namespace&name={name}"
+        status, hour = await admin.ask("GET", path, headers={"Authorization": f"Bearer {token}"})
+        assert (status, hour["step_s"]) == (200, 60)
+        found: list[dict[str, float]] = hour["samples"]
+        return found
+
+    (sample,) = await samples(OPS, "other/x")
+    assert sample["bytes_per_s"] == pytest.approx(10 * sample["messages_per_s"])
+    assert sample["use"] > 1
+    assert len(await samples(ACME, "acme/shop")) == 1
+    assert await samples(ACME, "other/x") == await samples(ACME, "none/such") == []
+
+
 @pytest.mark.parametrize(
     ("query", "found"),
     [

@@ -3,7 +3,9 @@
 import asyncio
 import json
 import re
+import struct
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,19 @@ import yaml
 from limiter.levels import Setting
 from limiter.limiter import Entry, Stream, StreamName
 from protocol.topic_name import parse_topic
+from proxy.assembly import ConfigSource, Proxy
+from proxy.config.model import Config
 from proxy.observe.connection import Connection
+from tests.loadgen.standin.conftest import running_broker
 from tests.proxy.admin import browser
 from tests.proxy.admin.browser import Page
 from tests.proxy.admin.test_kick_rest import Client
 from tests.proxy.admin_client import Admin
 from tests.proxy.live_admin import UNHURRIED, LiveAdmin
+from tests.proxy.tcp import broker_on_loopback, connect_to
+from tests.proxy.wire import connect, connected, producer, producer_success
+from tools import console_pictures
+from tools.console_pictures import DESKTOP, LIMIT, SHOTS
 
 pytestmark = pytest.mark.skipif(browser.PROGRAM is None, reason="needs Chromium (Debian's package chromium)")
 
@@ -150,8 +159,16 @@ async def test_limit_is_raised_with_its_effect_shown_before(page: Page, live: Li
     await page.until("document.querySelector('#limit .outcome').innerText.includes('observe')")
     assert messages_of(live, "acme/shop") == "10 observe"
     await page.click("#take-back")
-    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Taken back')")
+    await page.until("document.getElementById('confirm').open")
+    effect = await text(page, "#confirm-effect")
+    assert effect.startswith("From messages 10/h, mode observe, set by ops to messages 5/h")
+    assert effect.endswith("the value of the file. 2 streams are within it, 2 of them waiting now.")
+    assert messages_of(live, "acme/shop") == "10 observe"
+    await page.click("#confirm-apply")
+    await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Taken back: messages 5/h')")
     assert messages_of(live, "acme/shop") == "5 enforce"
+    await page.press("Escape")
+    assert await page.value("document.getElementById('take-back').hidden")
     audited = live.ask("GET", "/sluice/audit", Authorization=f"Bearer {OPS}").body
     assert [each["who"] for each in json.loads(audited)["changes"]] == ["ops"] * 3
 
@@ -169,6 +186,89 @@ async def test_change_that_came_between_is_not_overwritten(page: Page, live: Liv
     await page.until("document.querySelector('#limit .outcome').innerText.length > 0")
     assert messages_of(live, "acme/shop") == "6 enforce"
     await asyncio.to_thread(live.ask, "DELETE", path, None, **headers)
+
+
+async def test_take_back_of_what_has_changed_meanwhile_is_refused(page: Page, live: LiveAdmin) -> None:
+    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+    headers = {"Authorization": f"Bearer {OPS}", "Content-Type": "application/json"}
+    assert (await asyncio.to_thread(live.ask, "PUT", path, b'{"messages": "6/h"}', **headers)).status == 200
+    await sign_in(page, OPS)
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('effect').innerText.includes('within it')")
+    await page.click("#take-back")
+    await page.until("document.getElementById('confirm').open")
+    assert (await asyncio.to_thread(live.ask, "PUT", path, b'{"messages": "7/h"}', **headers)).status == 200
+    await page.click("#confirm-apply")
+    await page.until("document.querySelector('#confirm .outcome').innerText.length > 0")
+    assert messages_of(live, "acme/shop") == "7 enforce"
+    await asyncio.to_thread(live.ask, "DELETE", path, None, **headers)
+
+
+async def test_tenant_takes_its_own_value_back(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, ACME)
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('effect').innerText.includes('within it')")
+    assert await page.value("document.getElementById('take-back').hidden")
+    await page.click("#lower")
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed')")
+    await page.click("#take-back")
+    await page.until("document.getElementById('confirm').open")
+    assert "set by acme to messages 5/h" in await text(page, "#confirm-effect")
+    await page.click("#confirm-apply")
+    await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Taken back')")
+    assert not [key for key in live.state().kept if "acme/shop" in str(key)]
+
+
+async def test_limit_has_the_hour_before_the_page_was_opened(page: Page, live: LiveAdmin) -> None:
+    history = live.admin.history
+
+    async def sample(minutes_ago: int) -> None:
+        now = live.admin.engine.clock()
+        history._clock = lambda: now - minutes_ago * 60 * 10**9
+        for _ in history.sampling():
+            pass
+        history._clock = live.admin.engine.clock
+
+    for minutes_ago in (50, 30, 10):
+        live.run(sample(minutes_ago))
+    await sign_in(page, OPS)
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('chart-note').innerText.includes('The last hour')")
+    assert "of which 30 min" in await text(page, "#chart-note")
+    points = await page.value(
+        "[...document.getElementById('chart-line').points].map((each) => Math.round(each.x / 10))"
+    )
+    assert points[:2] == [30, 50], "600 units are an hour"
+
+
+async def test_pause_lets_rows_stay(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await page.click("#pause")
+    assert await page.value("document.getElementById('pause').ariaPressed") == "true"
+    assert await text(page, "#pause") == "Go on"
+
+    async def come() -> None:
+        hold(live.admin, "persistent://acme/shop/late", 4)
+
+    await page.until("!state.isLooking")
+    live.run(come())
+    await page.value("look()")
+    assert await page.value(HELD_ROWS) == 3
+    await page.click("#pause")
+    await page.until(f"{HELD_ROWS} === 4")
+    assert await text(page, "#pause") == "Pause"
+
+
+async def test_rows_are_bounded_however_many_streams_are_held(page: Page, live: LiveAdmin) -> None:
+    async def come() -> None:
+        for number in range(10, 310):
+            hold(live.admin, "persistent://acme/shop/crowd", number)
+
+    live.run(come())
+    await sign_in(page, OPS)
+    assert await page.value(HELD_ROWS) == 200
+    assert "200 held streams of 303" in await text(page, "#streams-note")
 
 
 async def test_block_shows_its_effect_before_and_is_lifted_again(page: Page, live: LiveAdmin) -> None:
@@ -273,3 +373,82 @@ async def test_page_and_dialogs_are_accessible(page: Page, scheme: str) -> None:
         await page.until(f"document.getElementById('{dialog}').open")
         assert await page.violations() == []
         await page.press("Escape")
+
+
+async def opened(page: Page, address: str) -> None:
+    """Open the console of a proxy without tokens."""
+    await page.open(f"http://{address}/console")
+    await page.until("!document.getElementById('overview').hidden")
+
+
+async def test_drain_shows_its_effect_before(tmp_path: Path) -> None:
+    config = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": {"delay": 60, "timeout": 120}}
+    async with broker_on_loopback() as broker, browser.browser(tmp_path / "profile") as page:
+        proxy = Proxy(ConfigSource(None, lambda: Config.model_validate({"broker": f"pulsar://{broker}", **config})))
+        listen, admin = await proxy.start()
+        client = await connect_to(listen)
+        client.send(connect(), producer())
+        assert [await client.hear() for _ in range(2)] == [connected(), producer_success()]
+        await page.look_as(1280, 900)
+        await opened(page, admin)
+        await page.click("#drain")
+        await page.until("document.getElementById('confirm').open")
+        effect = await text(page, "#confirm-effect")
+        assert effect.startswith("From serving to draining: 1 connection with 1 stream are asked to go on at other")
+        assert await page.violations() == []
+        assert proxy.drain.phase == "serving"
+        await page.click("#confirm-apply")
+        await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Draining')")
+        assert (proxy.drain.cause, proxy.drain.phase) == ("rest", "delaying")
+        await page.press("Escape")
+        await page.until("document.getElementById('drain').disabled")
+        await page.until("document.getElementById('notices').innerText.includes('draining (rest)')")
+        client.writer.close()
+        await proxy.stop()
+
+
+async def test_page_of_each_member_lists_the_fleet(tmp_path: Path) -> None:
+    proxies = list[Proxy]()
+    with running_broker() as (_, broker):
+        for name in ("sluice-0", "sluice-1"):
+            values = {
+                "listen": "127.0.0.1:0",
+                "admin": "127.0.0.1:0",
+                "broker": f"pulsar://{broker}",
+                "proxy_id": name,
+                "fleet": {"name": "front", "namespace": "public/sluice"},
+            }
+            proxies.append(Proxy(ConfigSource(None, partial(Config.model_validate, values))))
+        admins = [(await proxy.start())[1] for proxy in proxies]
+        async with browser.browser(tmp_path / "profile") as page:
+            await page.look_as(1280, 900)
+            for admin in admins:
+                await opened(page, admin)
+                await page.until("document.querySelectorAll('#members tbody tr').length === 2")
+                shown = await text(page, "#fleet")
+                assert "2 members" in shown
+                assert all(name in shown for name in ("sluice-0", "sluice-1"))
+        for proxy in proxies:
+            await proxy.stop()
+
+
+async def test_pictures_of_the_page_are_taken(tmp_path: Path) -> None:
+    limits = {"namespaces": {"acme/shop": {"publish_total": {"messages": "5/h", "burst_messages": 1}}}}
+    made = LiveAdmin(tmp_path / "policies.db", limits=limits, admin_access=UNHURRIED)
+
+    async def fill() -> None:
+        hold(made.admin, "persistent://acme/shop/orders", 1)
+        now = made.admin.engine.clock()
+        for minutes_ago in (3, 2, 1):
+            made.admin.history._clock = lambda: now - minutes_ago * 60 * 10**9  # noqa: B023 - called here
+            for _ in made.admin.history.sampling():
+                pass
+        made.admin.history._clock = made.admin.engine.clock
+
+    made.run(fill())
+    await console_pictures.take(made.address, tmp_path, tmp_path / "profile")
+    made.close()
+    pictures = {each.name: each.read_bytes() for each in tmp_path.glob("*.png")}  # noqa: ASYNC240 - few, and small
+    sizes = {name: struct.unpack(">II", picture[16:24]) for name, picture in pictures.items()}
+    assert sizes == {name: size for name, size, _ in SHOTS} | {LIMIT: DESKTOP}
+    assert len(set(pictures.values())) == len(pictures)

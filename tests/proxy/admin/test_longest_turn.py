@@ -124,6 +124,7 @@ _IN_QUERY = {
     "setting": "topic",
     "kind": "role",
     "name": "r1",
+    "level": "topic",
 }
 _FILTERED = [
     ("GET", "/sluice/streams?search=nowhere&limit=10000"),
@@ -174,6 +175,7 @@ def test_all_routes_are_asked() -> None:
         "/console",
         "/sluice/streams",
         "/sluice/limiters",
+        "/sluice/limiters/history",
         "/sluice/limits",
         "/sluice/policies",
         "/sluice/blocks",

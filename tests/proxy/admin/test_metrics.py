@@ -395,6 +395,7 @@ def test_each_metric_has_prefix_help_text_and_bounded_labels(make_world: Make) -
         assert family.documentation
         for sample in family.samples:
             assert set(sample.labels) <= {
+                "broker",
                 "cause",
                 "compiled",
                 "direction",

@@ -1,4 +1,4 @@
-"""`GET /sluice/fleet`: what is listed has a bound."""
+"""`GET /sluice/fleet`: what is listed has a bound, and each member lists the members."""
 
 from contextlib import closing
 
@@ -25,3 +25,26 @@ def test_of_all_shares_so_many_are_shown_as_an_answer_can_hold(monkeypatch: pyte
         shown = list(sharing._limits(coordinator, one.fleet.now(), 1000))
         assert [len(limit["holders"]) for limit in shown[-3:]] == [10, 10, 10]
         assert sum(len(limit["holders"]) for limit in shown) <= 35
+
+
+def test_each_member_lists_the_members_that_the_coordinator_has() -> None:
+    world = World()
+    with closing(world.loop):
+        one, other = world.join(), world.join()
+        assert sharing._members(other.fleet) is None, "no coordinator has answered yet"
+        world.run(5)
+        assert (one.fleet.coordinator is None, other.fleet.coordinator is None) == (False, True)
+        of_coordinator, of_other = sharing._members(one.fleet), sharing._members(other.fleet)
+        assert of_coordinator is not None
+        assert of_other is not None
+        assert sorted(each["incarnation"] for each in of_coordinator) == sorted(
+            each["incarnation"] for each in of_other
+        )
+        assert all(0 <= each["heard_s_ago"] < 3 for each in of_other)
+        assert [(each["has_twin"], each["version"]) for each in of_other] == [(False, "9.9"), (False, "9.9")]
+        listed = of_other[0]["heard_s_ago"]
+        world.hub.is_cut = True
+        world.run(1)
+        later = sharing._members(other.fleet)
+        assert later is not None
+        assert later[0]["heard_s_ago"] > listed

@@ -47,7 +47,13 @@ class LimitedProxy:
         self.told: list[ShareChange] = []
         self.policies = policies
         self.fleet = FleetService(
-            config, name, self.clock, lambda: 10**18 + ahead_ns + self.clock(), self.told.append, self.written
+            config,
+            name,
+            self.clock,
+            lambda: 10**18 + ahead_ns + self.clock(),
+            self.told.append,
+            self.written,
+            version="9.9",
         )
         self.journal = ActivityJournal()
         self.scheduler = Scheduler(self._waking(lambda: self.scheduler), self.journal)

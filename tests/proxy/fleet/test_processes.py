@@ -75,10 +75,15 @@ def test_members_with_different_limits_say_so(start: Start) -> None:
         assert shown.output.count("has these") == 1
 
 
+def coordinates(member: SluiceProcess) -> bool:
+    """Whether a member knows the shares of all."""
+    return member.get("/sluice/fleet")["fleet_limits"] is not None
+
+
 def test_two_members_of_one_name_are_reported(start: Start) -> None:
     members = start({"proxy_id": "twin"}, {"proxy_id": "twin"})
-    wait_for(lambda: any(one.get("/sluice/fleet")["members"] for one in members))
-    leader = next(one for one in members if one.get("/sluice/fleet")["members"])
+    wait_for(lambda: any(coordinates(one) for one in members))
+    leader = next(one for one in members if coordinates(one))
     wait_for(partial(metric, leader, "sluice_fleet_names_taken_twice"))
     assert [one["has_twin"] for one in leader.get("/sluice/fleet")["members"]] == [True, True]
     told = CliRunner().invoke(app, ["fleet", "--admin", leader.admin_url.removeprefix("http://")])

@@ -13,7 +13,7 @@ from protocol.commands import encode
 from protocol.frames import FrameCutter
 from protocol.proxy_protocol import SocketAddress, read_header, write_header
 from protocol.pulsar_pb2 import CommandLookupTopic, CommandLookupTopicResponse
-from proxy.admin.app import Readiness
+from proxy.admin.readiness import BrokerHealth
 from tests.proxy.conversation import Peer, World
 from tests.proxy.fake_transport import OWN_ADDRESS
 from tests.proxy.session.test_tls_broker import CONNECT, REDIRECT, Cluster, found, proxy_of
@@ -155,7 +155,7 @@ async def test_broker_connection_names_its_client_within_tls(tmp_path: Path, *, 
         own = client.writer.get_extra_info("sockname")
         assert (first.sources, second.sources) == ([own], [own])
         client.writer.close()
-        readiness = Readiness(proxy.engine)
-        readiness.is_accepting = True
-        assert await readiness.problem() is None
+        brokers = BrokerHealth(proxy.engine)
+        await brokers.fresh()
+        assert brokers.problem is None
         assert first.sources == [own, None]

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandError, CommandLookupTopic, CommandLookupTopicResponse, ServiceNotReady
-from proxy.admin.app import Readiness
+from proxy.admin.readiness import BrokerHealth
 from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.observe.access_log import AccessLog
@@ -266,9 +266,9 @@ async def test_a_client_that_has_said_more_than_connect_is_not_led_to_another_br
 async def test_ready_says_that_a_broker_refuses_the_certificate_behind_the_handshake(cluster: Cluster) -> None:
     with careful_broker(cluster.context(asks=True)) as careful:
         async with proxy_of(f"pulsar+ssl://{careful}", broker_tls=cluster.tls()) as proxy:
-            readiness = Readiness(proxy.engine)
-            readiness.is_accepting = True
-            problem = await readiness.problem()
+            brokers = BrokerHealth(proxy.engine)
+            await brokers.fresh()
+            problem = brokers.problem
             assert problem is not None
             assert "does not accept the certificate that it is shown" in problem
             assert "broker_tls.certificate must be one that the broker's" in problem
@@ -337,9 +337,9 @@ async def test_ready_is_who_reaches_one_of_the_brokers_by_tls(cluster: Cluster) 
         problems = []
         for brokers in (both, both[:1], f"pulsar+ssl://{plain}"):
             proxy = await stack.enter_async_context(proxy_of(brokers, broker_tls=cluster.tls()))
-            readiness = Readiness(proxy.engine)
-            readiness.is_accepting = True
-            problems.append(await readiness.problem() or "")
+            health = BrokerHealth(proxy.engine)
+            await health.fresh()
+            problems.append(health.problem or "")
         assert problems[0] == ""
         assert problems[1].startswith(f"broker pulsar+ssl://{wrong} does not answer: shows a certificate for another")
         assert "name its TLS port (brokerServicePortTls)" in problems[2]
