@@ -35,7 +35,7 @@ def report_command(spark):
 
     def run(*words):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(job, "spark_session", lambda *_: contextlib.nullcontext(spark))
+            patch.setattr(job, "spark_session", lambda *_, **__: contextlib.nullcontext(spark))
             return CliRunner().invoke(app, ["report", *map(str, words)])
 
     return run

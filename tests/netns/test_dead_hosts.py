@@ -109,14 +109,25 @@ class Stage:
         self._authority = trustme.CA()
         self.process = self._start(self._listener.getsockname()[1])
         self._peers: list[RawPeer] = []
+        self._answer_first()
+
+    def _answer_first(self) -> None:
+        """Answer the proxy's own question whether the broker is there, by which it is ready from then on."""
+        asking = self._accepted()
+        asking.waits_for("CONNECT")
+        asking.say(connected())
+        self._peers.append(asking)
+
+    def _accepted(self) -> RawPeer:
+        accepted, _ = self._listener.accept()
+        return RawPeer(self._as_broker(accepted) if self._is_tls else accepted)
 
     def pair(self) -> tuple[RawPeer, RawPeer]:
         """A client and its broker, past the handshake."""
         raw = self._hosts.connected(self._port)
         client = RawPeer(self._as_client(raw) if self._is_tls else raw)
         client.say(connect())
-        accepted, _ = self._listener.accept()
-        broker = RawPeer(self._as_broker(accepted) if self._is_tls else accepted)
+        broker = self._accepted()
         broker.waits_for("CONNECT")
         broker.say(connected())
         client.waits_for("CONNECTED")

@@ -26,6 +26,7 @@ from proxy.observe.log_lines import Moment
 from proxy.observe.steady import CountedSpan
 from proxy.policies import service
 from proxy.session.data_path import MOST_STREAMS
+from proxy.session.leaving import CALM_NS
 from proxy.slices import AT_ONCE, Work
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
@@ -86,6 +87,7 @@ def broker_goes_with_many_streams(world: World) -> Callable[[], None]:
 
 def client_leaves_with_many_streams(world: World) -> Callable[[], None]:
     _, broker = with_producers(world)
+    world.advance(CALM_NS / 1e9)
     (session,) = world.sessions
 
     def leave() -> None:

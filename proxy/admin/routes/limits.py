@@ -140,8 +140,9 @@ class LimitsRest:
         `layer` chooses the value of one limit whose ETag the answer has.
         """
         query = asked(request, (_DIRECTION, _SETTING, _NAME, _LAYER, _AFTER, _LIMIT))
+        layer = Layer[_LAYER.read(query).upper()]
         if "name" in query:
-            return self._one(request, _target(query), Layer[_LAYER.read(query).upper()])
+            return self._one(request, _target(query), layer)
         return await self._all(request, query)
 
     @described(

@@ -47,7 +47,7 @@ def test_an_out_in_the_log_is_refused_and_not_made(tmp_path, job, capsys, out):
 
 
 def test_files_that_are_passed_over_are_told_once_before_anything_is_read(tmp_path, job, capsys, monkeypatch):
-    def fails(*_):
+    def fails(*_, **__):
         raise JobError("read")
 
     monkeypatch.setattr("compliance.stream.run.spark_session", fails)
@@ -85,7 +85,7 @@ def test_a_disk_that_is_full_is_named_with_the_remedy(job, capsys, monkeypatch, 
         raise type(error)(*(part.replace("OUT", job.out) if isinstance(part, str) else part for part in parts))
 
     parts = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else (str(error),)
-    monkeypatch.setattr("compliance.stream.run.spark_session", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("compliance.stream.run.spark_session", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr("compliance.stream.run.JobRun", fails)
     told = said(job, capsys)
     assert told.startswith(f"sluice compliance run: --out {job.out}: ")

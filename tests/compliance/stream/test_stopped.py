@@ -39,7 +39,7 @@ def run_here(spark, tmp_path, log, monkeypatch, capsys):
             if is_time():
                 signal.raise_signal(signal.SIGTERM)
 
-        monkeypatch.setattr(stream, "spark_session", lambda *_: contextlib.nullcontext(spark))
+        monkeypatch.setattr(stream, "spark_session", lambda *_, **__: contextlib.nullcontext(spark))
         monkeypatch.setattr(stream, "_LOOK_EVERY_S", 0.05)
         monkeypatch.setattr(Progress, "on_look", look)
         limits: dict[str, Any] = {"batch_bytes": BATCH_MIB * 2**20, "every_s": 0.2, "with_usage": False}
