@@ -4,16 +4,20 @@
     CONSUMERS ─ the broker has closed them ─▶ GONE: the client's connection ends
 
 A client whose stream is closed opens it again on the same connection, as long as that is there, and some do so at
-once. So all streams of a connection leave together, and the connection with them. Until then producers that hold
-nothing for long are served as before: what a limit keeps back of one producer may take most of the time there is, and
-its neighbours on the connection are not to wait for it. Brokers answer the CLOSE of a
-producer after the receipts of all that it has published; what the client sends after that is dropped without a receipt,
-and the client sends it again elsewhere. From the moment at which consumers are closed at the broker, questions about
-them are dropped: they would get errors, and the client asks again where it goes on. Its other requests have to be
-answered before the connection ends, and the streams that it has opened meanwhile are closed like the first ones: some
-clients take a request without an answer for an error. A moment without an open request about a transaction is awaited
-as well: of a client that ends one after the other, the moment of an answer, as its next request is under way soon
-after. If none comes soon, further ones are dropped: the client would end a transaction twice.
+once. So all streams of a connection leave together, and the connection with them.
+
+SETTLING: producers that hold nothing for long are served as before. What a limit keeps back of one producer may take
+most of the time that there is, and its neighbours on the connection are not to wait for it.
+
+PRODUCERS: brokers answer the CLOSE of a producer after the receipts of all that it has published. What the client sends
+after that is dropped without a receipt, and the client sends it again elsewhere.
+
+CONSUMERS: questions about consumers are dropped from now on. They would get errors, and the client asks again where it
+goes on. Its other requests are answered before the connection ends, and streams that it has opened meanwhile are closed
+like the first ones: some clients take a request without an answer for an error. The connection ends while no request
+about a transaction is open. The next request of a client that ends one transaction after the other is under way soon
+after each answer, so the connection ends with an answer then. If all that takes long, further requests about
+transactions are dropped: the client would end a transaction twice.
 
 Source: closeProducer of org.apache.pulsar.broker.service.ServerCnx, `connectionClosed` of ConnectionHandler.java
 """
@@ -36,14 +40,12 @@ LONG_NS: Final = 2 * NANOS_PER_SECOND
 lost on such a producer that accepts no more: it gets receipts at its limit until its last held entry has passed."""
 CONSUMERS_NS: Final = NANOS_PER_SECOND // 20
 """Time for which a broker's answers about consumers are awaited, for which their clients get no messages."""
-
-
 COORDINATOR_NS: Final = NANOS_PER_SECOND // 10
 """Time after which requests about transactions are dropped."""
 CALM_NS: Final = NANOS_PER_SECOND // 5
 """Time without a request for a stream after which a client has opened all that it opens together."""
 PAUSE_NS: Final = NANOS_PER_SECOND // 20
-"""Time without a request about a transaction after which the client ends none after the other."""
+"""Time after a request about a transaction in which the next one may be under way."""
 MOST_ROUNDS: Final = 3
 """How often streams are closed that a client has opened since."""
 
@@ -142,7 +144,7 @@ class Leaving:
         self._is_late = False
         self._rounds = 0
         self._transaction_at = -PAUSE_NS
-        """The time of the last request about a transaction, or of an answer to one, since the client began to leave."""
+        """The time of the last request about a transaction since the client began to leave."""
         self._is_answered = False
         self._has_stopped_long = False
         """Whether producers were looked at that have held an entry from the first look on."""
