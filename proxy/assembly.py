@@ -329,7 +329,7 @@ class Proxy:
         if self._is_to_end:
             return False
         self._is_to_end = True
-        self.drain.begin(cause)
+        self.drain.begin(cause, has_served=self.readiness.is_accepting)
         self.end_after_drain()
         return True
 
@@ -629,7 +629,7 @@ class Handed:
 
     async def give(self) -> None:
         """Accept no more, and share all limits."""
-        self._is_given = True
+        self._is_given, self._proxy.has_limits_back = True, False
         self._proxy.addresses.pause()
         self._proxy.sharing.begin(self._link, has_all=True)
 
@@ -638,9 +638,11 @@ class Handed:
         try:
             if self._is_given:
                 await self._proxy.sharing.end()
-                await self._proxy.serve_again()
+                self._proxy.has_limits_back = True
         finally:
             await self._proxy.kept.take_back()
+        if self._is_given:
+            await self._proxy.serve_again()
 
     def leave(self) -> None:
         """Have all clients leave, and end then."""
@@ -653,5 +655,5 @@ class Handed:
         self._proxy.addresses.leave()
         if not self._proxy.sharing.has_left:
             await self._proxy.sharing.end()
-            await self._proxy.kept.take_back_balances()
             self._proxy.has_limits_back = True
+            await self._proxy.kept.take_back_balances()

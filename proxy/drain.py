@@ -344,18 +344,20 @@ class DrainService:
         moved, left = self.moved, f"{self.connections} connections with {self.streams} streams left"
         return f"draining ({self.cause}), {self.phase}: {moved['connections']} connections moved, {left}"
 
-    def begin(self, cause: DrainCause, author: Principal | None = None) -> None:
+    def begin(self, cause: DrainCause, author: Principal | None = None, *, has_served: bool = True) -> None:
         """Begin to drain; only the first call counts.
 
         Args:
             cause: The cause.
+            has_served: Whether clients were let in, so that balancers have to notice.
             author: The author of the request; None: the cause is.
         """
         if self._plan is not None:
             structlog.get_logger().info("a drain is under way already", cause=self.cause, asked_by=cause)
             return
         self.cause, self.begun_at_ns = cause, time.time_ns()
-        times = replace(self._times, delay=0) if cause in {DrainCause.TAKEOVER, DrainCause.REPLACED} else self._times
+        is_at_once = cause in {DrainCause.TAKEOVER, DrainCause.REPLACED} or not has_served
+        times = replace(self._times, delay=0) if is_at_once else self._times
         self._plan = DrainPlan(times, self._engine.clock(), Session.stream_count, Session.greets)
         self._over.clear()
         self._counters.draining = 1

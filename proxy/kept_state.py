@@ -123,13 +123,26 @@ def _take_balances(config: Config, folder: Path, run: str) -> LimitState:
     shared = () if config.fleet is None else config.fleet.shared_levels
     try:
         if config.processes == 1:  # else the parent does
-            retire(folder, config.proxy_id, 1)
-        return LimitState(folder, config.proxy_id, run, shared, time.monotonic_ns)
+            retire_others(config, folder)
+        return LimitState(folder, config.proxy_id, run, shared, time.monotonic_ns, config.processes)
     except OSError as error:
         remedy = "make room there" if error.errno in NO_ROOM else "chown or chmod it, or mount it writable"
         raise StartError(
             f"drain.state: {folder}: cannot be read and written by this user ({error.strerror}): {remedy}"
         ) from None
+
+
+def retire_others(config: Config, folder: Path) -> None:
+    """Remove the balances of another number of processes, see `limit_state.retire`.
+
+    Raises:
+        OSError: If the folder cannot be used.
+    """
+    removed = retire(folder, config.proxy_id, config.processes)
+    if removed:
+        structlog.get_logger().warning(
+            "balances of another number of processes are removed", state=str(folder), files=", ".join(removed)
+        )
 
 
 def _log_found(balances: LimitState, folder: Path | None) -> None:

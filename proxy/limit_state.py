@@ -66,12 +66,13 @@ class _Left(msgspec.Struct, frozen=True):
 
 
 class _Head(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first line; without `left` it is a mark."""
+    """The first line; without `left` it is a mark. `processes`: the number of processes of the proxy in that run."""
 
     v: int
     proxy_id: str
     run: str
     left: _Left | None = None
+    processes: int = 1
 
 
 _Numbers = tuple[int, int, int]
@@ -92,6 +93,7 @@ class LimitState:
         run: A name of this run that no other one has.
         shared: The levels of limits that are shared in a fleet.
         clock: Monotonic nanoseconds.
+        processes: The number of processes of the proxy, of which this run is one.
 
     Raises:
         OSError: If the folder cannot be used, so that no run could ever leave its balances.
@@ -103,11 +105,18 @@ class LimitState:
     """
 
     def __init__(
-        self, folder: Path, proxy_id: str, run: str, shared: Collection[str], clock: Callable[[], int]
+        self,
+        folder: Path,
+        proxy_id: str,
+        run: str,
+        shared: Collection[str],
+        clock: Callable[[], int],
+        processes: int = 1,
     ) -> None:
         self._path = folder / f"{proxy_id}.limits"
         self._proxy_id = proxy_id
         self._run = run
+        self._processes = processes
         self._shared = tuple(sorted(shared))
         self._clock = clock
         self._machine = _machine()
@@ -231,7 +240,7 @@ class LimitState:
         return _sealed([self._encoded(left), *lines]), len(lines)
 
     def _encoded(self, left: _Left | None) -> bytes:
-        return _ENCODER.encode(_Head(VERSION, self._proxy_id, self._run, left)) + b"\n"
+        return _ENCODER.encode(_Head(VERSION, self._proxy_id, self._run, left, self._processes)) + b"\n"
 
     def _put(self, pieces: Iterable[bytes]) -> None:
         """Replace the file: wholly or not at all, on disk too."""
@@ -243,7 +252,7 @@ def retire(folder: Path, proxy_id: str, processes: int) -> list[str]:
     """Remove the balances that a proxy has left under the names of another number of processes.
 
     With that number again, the proxy would take them for its latest ones, though others have passed messages since.
-    Marks stay, as their runs may go on.
+    Marks stay, as their runs may go on, and so do files of another proxy whose name is that of a process of this one.
 
     Args:
         folder: The folder of the files.
@@ -263,7 +272,8 @@ def retire(folder: Path, proxy_id: str, processes: int) -> list[str]:
         if named and named[1] not in own:
             with _locked(path):
                 head = _head_of(path)
-                if head is not None and head.left is not None:
+                is_own = head is not None and (named[1] == proxy_id or head.processes > 1)
+                if head is not None and head.left is not None and is_own:
                     path.unlink()
                     removed.append(path.name)
     return removed

@@ -30,7 +30,7 @@ from proxy.assembly import ConfigSource
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.rereading import ConfigFiles
 from proxy.config.sections import Fleet
-from proxy.limit_state import retire
+from proxy.kept_state import retire_others
 from proxy.observe.operator_log import choose_form, set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
 from proxy.runtime import StartError, Tasks
@@ -41,6 +41,8 @@ from proxy.start_check import StartCheck
 
 BEAT_S: Final = 1.0
 """Seconds between two signs of life of a process."""
+_MOST_SERVING: Final = 10
+"""Configurations of replacements that were not complete that are remembered: processes may have them."""
 SILENT_S: Final = 30.0
 """Seconds without a sign of life after which a process is killed, as with gunicorn's `timeout`: it serves no client."""
 START_S: Final = 60.0
@@ -262,7 +264,7 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> No
         _spread_store(config)
         if config.drain.state is not None:
             with contextlib.suppress(OSError):  # the processes cannot use it either, and say so
-                retire(config.drain.state, config.proxy_id, config.processes)
+                retire_others(config, config.drain.state)
         # Members on other hosts are not counted: with a section `fleet` the number is not known.
         members = config.processes if config.fleet is None else 0
         source = None if file is None else str(file)
@@ -301,7 +303,9 @@ class Replacing:
 
     def __init__(self, children: Sequence[ChildProcess], config: Config, read: Callable[[], Config]) -> None:
         self._children = children
-        self._config = self._serving = config
+        self._config = config
+        self._serving = [config]
+        """The configuration of the last complete replacement, and those of later ones that were not."""
         self._read = read
         self._tasks = Tasks()
         self._is_under_way = False
@@ -325,6 +329,7 @@ class Replacing:
                 return
             for child in self._children:
                 await child.replace()
+            self._serving = self._serving[-1:]
             log.info("all processes are replaced", processes=len(self._children))
         except TimeoutError:
             log.error("processes are not replaced: the last one does not serve; its own lines say why")  # noqa: TRY400
@@ -342,7 +347,7 @@ class Replacing:
             return f"the parent itself must be restarted for {', '.join(sorted(own))}"
         problems = StartCheck.of(config, running=self._serving).problems
         if not problems:
-            self._serving = config
+            self._serving = [*self._serving[-_MOST_SERVING:], config]
         return "; ".join(problems)
 
 

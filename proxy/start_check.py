@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import get_ident
@@ -57,14 +57,14 @@ class StartCheck:
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, config: Config, sources: Sources | None = None, running: Config | None = None) -> "StartCheck":
+    def of(cls, config: Config, sources: Sources | None = None, running: Sequence[Config] = ()) -> "StartCheck":
         """Check all files, addresses and names that a start would use.
 
         Args:
             config: The configuration.
             sources: The source of each value, which findings name; None: they name none.
-            running: The configuration of the proxy that this start replaces. An address or a store that is in use, and
-                is none of its own, is a problem then; None: it is not known.
+            running: The configurations that the processes have which this start replaces. An address or a store that
+                is in use, and is none of their own, is a problem then. Empty: they are not known.
         """
         check = cls()
         with _unlogged(), warnings_heard() as heard:
@@ -72,8 +72,8 @@ class StartCheck:
         check.warnings += heard
         is_running = check._addresses_are_taken(config, running)
         if config.policies.store is not None:
-            if running is not None:
-                is_running = config.policies.store == running.policies.store
+            if running:
+                is_running = config.policies.store in {each.policies.store for each in running}
             for process in range(config.processes):
                 check._look_at_store(store_of(config.policies.store, process), is_running=is_running)
             check.warnings += left_over(config.policies.store, config.processes)
@@ -126,14 +126,14 @@ class StartCheck:
         except ConfigError as error:
             self.problems += error.problems
 
-    def _addresses_are_taken(self, config: Config, running: Config | None) -> bool:
+    def _addresses_are_taken(self, config: Config, running: Sequence[Config]) -> bool:
         """Try to listen on each address; return whether one is in use."""
-        own = None if running is None else _addresses_of(running)
+        own = {address for each in running for address in _addresses_of(each)}
         is_taken = False
         for address in _addresses_of(config):
             key, _, endpoint = address
             error = _why_not_listening(endpoint)
-            if error is not None and error.errno == errno.EADDRINUSE and (own is None or address in own):
+            if error is not None and error.errno == errno.EADDRINUSE and (not running or address in own):
                 is_taken = True
                 self.warnings.append(
                     f"{key}: {endpoint.address}: is in use by another process, perhaps the proxy that this start "

@@ -49,6 +49,7 @@ READY, GO, ABORT, SERVES, ENDS, BEAT, GONE = b"r", b"g", b"a", b"s", b"e", b"b",
 SILENT_S: Final = 10.0
 """Seconds without a sign of life (BEAT) after which the process before is killed: it has parts of limits, and serves
 nobody. The work of one turn of its loop takes a thousandth of that."""
+_LAST_LOOK_S: Final = 1.0
 GO_S: Final = 10.0
 """Seconds in which the running process gives a new one that is ready its word, or the new one gives up."""
 START_S: Final = 60.0
@@ -520,14 +521,15 @@ class Successor:
             os.close(self._process)
 
     async def _heard(self, patience_s: float) -> bytes:
-        try:
+        with suppress(TimeoutError):
             return await self.link.hear(patience_s)
-        except TimeoutError:
-            assert self._process is not None, "there is no bound without it"
-            structlog.get_logger().error("process before killed: it gives no sign of life", after_s=SILENT_S)
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._process, signal.SIGKILL)
-            return await self.link.hear(float("inf"))
+        with suppress(TimeoutError):  # a process that was frozen itself finds what has come meanwhile
+            return await self.link.hear(_LAST_LOOK_S)
+        assert self._process is not None, "there is no bound without it"
+        structlog.get_logger().error("process before killed: it gives no sign of life", after_s=SILENT_S)
+        with suppress(OSError):
+            signal.pidfd_send_signal(self._process, signal.SIGKILL)
+        return await self.link.hear(float("inf"))
 
 
 class Handovers:

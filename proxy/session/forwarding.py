@@ -74,6 +74,7 @@ class Forwarding:
         "_from_client",
         "_heap",
         "_is_half_closed",
+        "_is_to_look",
         "_leaving",
         "_lost",
         "_probes",
@@ -112,6 +113,7 @@ class Forwarding:
         self._tasks = Tasks()
         self._is_half_closed = False
         self._leaving: Leaving | None = None
+        self._is_to_look = False
         self._slices, self._clock = engine.slices, engine.clock
         self._slots = engine.lookup_slots_of(connection)
         self._requests = Requests(memory, counters)
@@ -191,6 +193,7 @@ class Forwarding:
         self.keep_alive.stop()
         self._tasks.cancel()
         self._slots.end()
+        self._leaving = None
         self.to_broker.stop()
         self.to_client.stop()
         return self._streams.ending()
@@ -251,17 +254,24 @@ class Forwarding:
 
     def _is_too_late(self, kind: int, leaving: Leaving) -> bool:
         if kind in TRANSACTION_REQUESTS:
-            leaving.asks_coordinator()
-            return leaving.ends_transactions_elsewhere
+            return not leaving.asks_coordinator()
         return kind in _ABOUT_CONSUMERS and leaving.has_no_consumers
 
     def _on_broker_command(self, kind: int, command: bytes, frame: bytes) -> bytes | None:
         if self._publishes is not None:
             self._publishes.hear(kind, command)
         if self._leaving is not None and self._leaving.has_no_consumers:  # the answer goes to the client first
-            is_of_transaction = kind in TRANSACTION_ANSWERS
-            asyncio.get_running_loop().call_soon(self._leaving.answered if is_of_transaction else self._leaving.look_on)
+            if kind in TRANSACTION_ANSWERS:
+                self._leaving.answered()
+            if not self._is_to_look:
+                self._is_to_look = True
+                asyncio.get_running_loop().call_soon(self._look_on)
         return self._from_broker.handle(kind, command, frame)
+
+    def _look_on(self) -> None:
+        self._is_to_look = False
+        if self._leaving is not None:
+            self._leaving.look_on()
 
     # ---- signs of life
 

@@ -158,27 +158,24 @@ class Leaving:
     def look_on(self) -> None:
         """Go on as far as possible, at a time between two looks."""
         self.look(is_late=False)
+        self._is_answered = False
 
-    def asks_coordinator(self) -> None:
-        """Note a request about a transaction."""
+    def asks_coordinator(self) -> bool:
+        """Note a request about a transaction; return whether it is passed on, as its answer will come in time."""
+        is_late = self.stage is LeavingStage.CONSUMERS and self._clock() - self._since >= COORDINATOR_NS
+        if is_late or self.stage is LeavingStage.GONE:
+            return False
         self._transaction_at = self._clock()
+        return True
 
     def answered(self) -> None:
-        """Go on as far as possible, as an answer has just gone to the client."""
+        """Note that an answer about a transaction goes to the client; `look_on` follows."""
         self._is_answered = True
-        self.look(is_late=False)
-        self._is_answered = False
 
     @property
     def has_no_consumers(self) -> bool:
         """Whether consumers are being closed, or are closed, at the broker."""
         return self._rounds > 1 or self.stage is LeavingStage.CONSUMERS or self.stage is LeavingStage.GONE
-
-    @property
-    def ends_transactions_elsewhere(self) -> bool:
-        """Whether requests about transactions would be answered too late."""
-        is_late = self.stage is LeavingStage.CONSUMERS and self._clock() - self._since >= COORDINATOR_NS
-        return is_late or self.stage is LeavingStage.GONE
 
     def _may_go_on(self) -> bool:
         """Return whether the next stage may begin."""

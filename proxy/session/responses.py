@@ -61,13 +61,14 @@ class UnexpectedAnswerError(ProtocolError):
 
 
 class _Request:
-    __slots__ = ("act", "answer", "client_id", "memory")
+    __slots__ = ("act", "answer", "client_id", "is_late", "memory")
 
     def __init__(self, client_id: int | None, answer: int, act: Answered, memory: int) -> None:
         self.client_id = client_id
         self.answer = answer
         self.act = act
         self.memory = memory
+        self.is_late = False
 
 
 class Requests:
@@ -86,14 +87,16 @@ class Requests:
 
     Attributes:
         of_transactions: The number of requests about transactions without an answer. They pass as they came.
+        late: The number of pending requests of the client that have come since it began to leave.
     """
 
-    __slots__ = ("_counters", "_first", "_memory", "_next", "_under_way", "of_transactions")
+    __slots__ = ("_counters", "_first", "_is_leaving", "_memory", "_next", "_under_way", "late", "of_transactions")
 
     def __init__(self, memory: Claim, counters: Counters) -> None:
         self._memory = memory
         self._counters = counters
-        self.of_transactions = 0
+        self.of_transactions = self.late = 0
+        self._is_leaving = False
         self._under_way: dict[int, _Request] = {}
         # Brokers in Java read ids as signed numbers of 64 bits: theirs and the proxy's are positive there.
         self._first = self._next = (1 << _BITS) + randbits(_BITS)
@@ -131,26 +134,29 @@ class Requests:
         request = self._under_way.pop(request_id, None)
         if request is not None:
             self._memory.add(-request.memory)
+            self.late -= request.is_late
 
     def disown(self, request_id: int, act: Answered, keeps: int) -> None:
         """Keep the answer from the client; when it comes, `act`, which keeps `keeps` bytes, is called with it."""
         request = self._under_way[request_id]
-        request.client_id, request.act = None, act
+        self.late -= request.is_late
+        request.client_id, request.act, request.is_late = None, act, False
         request.memory += keeps
         self._memory.add(keeps)
 
     def let_go(self) -> None:
         """Forget all requests: the connection is gone, and no answer is acted on any more."""
         self._under_way.clear()
+        self.late = 0
+
+    def leaves(self) -> None:
+        """Count the client's requests from now on in `late`: it begins to leave."""
+        self._is_leaving = True
 
     @property
     def count(self) -> int:
         """The number of pending requests."""
         return len(self._under_way)
-
-    def is_any_after(self, request_id: int) -> bool:
-        """Return whether a client's request is pending that was made after the one with this id."""
-        return any(number > request_id and each.client_id is not None for number, each in self._under_way.items())
 
     @property
     def last_id(self) -> int:
@@ -196,7 +202,10 @@ class Requests:
         request_id, self._next = self._next, self._next + 1
         command.request_id = request_id
         answer = _ANSWERS.get(type(command), BaseCommand.SUCCESS)
-        self._under_way[request_id] = _Request(client_id, answer, act, memory)
+        self._under_way[request_id] = request = _Request(client_id, answer, act, memory)
+        if self._is_leaving and client_id is not None:
+            request.is_late = True
+            self.late += 1
         return encode(command)
 
 

@@ -696,6 +696,8 @@ class Session(TransportOwner):
             self._left()
 
     def _left(self) -> None:
+        if self.has_ended:  # otherwise, while its last steps waited for their turn
+            return
         moved = self._engine.counters.drain_moved
         moved["connections"] += 1
         moved["streams"] += self.stream_count()

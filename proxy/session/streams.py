@@ -164,7 +164,6 @@ class Streams:
         "_to_broker",
         "_to_client",
         "_vacated",
-        "_vacated_at",
         "_vacating",
         "connection",
         "refusals",
@@ -206,7 +205,7 @@ class Streams:
         """Producers that accept nothing more, as their client leaves."""
         self._vacated: dict[Stream, None] | None = None
         """Streams that the proxy closes at the broker because it drains; None before the first one."""
-        self._vacating = self._vacated_at = 0
+        self._vacating = 0
         """Number of those CLOSEs that the broker has not answered."""
 
     @staticmethod
@@ -581,7 +580,7 @@ class Streams:
 
     def awaits_late_answers(self) -> bool:
         """Return whether a request is without an answer that has come since the first stream was vacated."""
-        return self._requests.of_transactions > 0 or self._requests.is_any_after(self._vacated_at)
+        return self._requests.of_transactions > 0 or self._requests.late > 0
 
     def has_newcomers(self) -> bool:
         """Return whether there are streams that have been opened since the first one was vacated."""
@@ -619,7 +618,8 @@ class Streams:
         path = self._to_broker if direction == "publish" else self._to_client
         path.abandon()
         if self._vacated is None:
-            self._vacated, self._vacated_at = {}, self._requests.last_id
+            self._vacated = {}
+            self._requests.leaves()
         for stream in list(path.streams.values()):
             if stream.is_open and stream not in self._opening and stream not in self._vacated:
                 self._vacate(stream, answered)

@@ -411,11 +411,11 @@ class SocketWriter:
 
         The transport sends an end in the next turn: a peer might answer the last bytes meanwhile.
         """
-        if self._descriptor < 0 or self.unsent():
+        if self._transport is None or self._descriptor < 0 or self.unsent():
             return
         parts, self._gathered = self._gathered, []
         size, self._gathered_size = self._gathered_size, 0
-        if self._transport is not None and parts:
+        if parts:
             self._send(self._transport, [memoryview(b"".join(parts))], size)
         if not self.unsent():
             with suppress(OSError), socket.socket(fileno=dup(self._descriptor)) as same:
@@ -950,8 +950,11 @@ class PeerTransport(Throttled):
     def end(self, patience: float) -> None:
         """Send all gathered bytes, then end this direction, and read until the peer closes; abort after `patience`.
 
-        To close a connection whose peer still sends resets it: the peer may lose what was sent to it last.
+        To close a connection whose peer still sends resets it: the peer may lose what was sent to it last. Only the
+        first call counts.
         """
+        if self._abort_timer is not None:
+            return
         if self._transport is None or self._transport.is_closing() or self._is_at_end:
             self.close(patience)
             return

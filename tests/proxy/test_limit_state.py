@@ -31,9 +31,9 @@ class Runs:
         self.clock = ManualClock(1000 * SECOND)
         self.count = 0
 
-    def start(self, proxy_id: str = "front", shared: tuple[str, ...] = ()) -> LimitState:
+    def start(self, proxy_id: str = "front", shared: tuple[str, ...] = (), processes: int = 1) -> LimitState:
         self.count += 1
-        return LimitState(self.folder, proxy_id, f"run-{self.count}", shared, self.clock)
+        return LimitState(self.folder, proxy_id, f"run-{self.count}", shared, self.clock, processes)
 
     def serve(self) -> LimitState:
         state = self.start()
@@ -108,11 +108,19 @@ def test_killed_run_makes_the_next_one_begin_empty(runs: Runs) -> None:
 def test_balances_of_another_number_of_processes_are_removed(
     runs: Runs, left_by: str, begins: tuple[str, int], removed: list[str]
 ) -> None:
-    state = runs.start(left_by)
+    state = runs.start(left_by, processes=1 if left_by == "front" else 3)
     state.serve()
     state.end([runs.limiter(-5)])
     assert retire(runs.folder, *begins) == removed
     assert runs.start(left_by).found == ("missing" if removed else "loaded")
+
+
+def test_balances_of_a_proxy_with_the_name_of_a_process_are_kept(runs: Runs) -> None:
+    state = runs.start("front-1")
+    state.serve()
+    state.end([runs.limiter(-5)])
+    assert retire(runs.folder, "front", 1) == []
+    assert runs.start("front-1").found == "loaded"
 
 
 def test_mark_of_another_number_of_processes_is_kept(runs: Runs) -> None:
