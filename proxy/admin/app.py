@@ -202,7 +202,7 @@ def metrics_app(
     middlewares = [_errors_as_reasons, _in_turn(engine.slices), bounds.rate, bounds.body]
     app = web.Application(middlewares=middlewares, client_max_size=bounds.most_bytes)
     in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look)
-    app.add_routes([*_watching(metrics, readiness), _readyz(readiness, in_force)])
+    app.add_routes([*_watching(metrics, readiness, is_open=True), _readyz(readiness, in_force)])
     return app
 
 
@@ -221,11 +221,15 @@ def _in_turn(slices: Slices) -> Any:
     return wait_for_turn
 
 
-def _watching(metrics: MetricsPage, readiness: Readiness) -> list[web.RouteDef]:
-    @described({200: TEXT}, query=(_LIMITS,), refuses=(409, 503))
+def _watching(metrics: MetricsPage, readiness: Readiness, *, is_open: bool = False) -> list[web.RouteDef]:
+    """Return the routes of metrics and life; `is_open`: at an address without tokens, which shows not all limits."""
+
+    @described({200: TEXT}, query=(_LIMITS,), refuses=(403, 409, 503))
     async def show_metrics(request: web.Request) -> web.StreamResponse:
         """Counters in Prometheus' text format."""
         all_limits = _LIMITS.read(asked(request, (_LIMITS,))) == "all"
+        if all_limits and is_open:
+            return refusal(403, "limits=all is answered at the admin address: this one is open to all callers")
         await readiness.fresh()
         try:
             text = await metrics.text(all_limits=all_limits)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from limiter.levels import LEVELS, Level, SettingRecord
+from limiter.levels import LEVELS, PARTITIONED_TOPIC, TOPIC, Level, SettingRecord
 from limiter.limiter import Limiter, Scope
 from limiter.names import EACH, PatternValues, is_pattern
 from limiter.policies import Policies
@@ -33,11 +33,14 @@ MOST_ALL: Final = 5000
 PLACE_NS: Final = 900 * 10**9
 """How long a limit is shown, at least. Names that clients make up replace each other no faster, so Prometheus gets few
 series."""
-_LIMITERS, _SHOWN, _NAMES = 20, 4, 50
-"""Limiters that are looked at, that are shown, and names of the configuration that are, in one unit of work."""
+_LIMITERS, _SHOWN, _NAMES, _MATCHED = 20, 4, 50, 3
+"""Limiters that are looked at, that are shown, names of the configuration that are, and names that are held against
+patterns, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")
 _UNITS: Final = ("messages", "bytes")
 _PARTITION: Final = re.compile(r"-partition-(?:0|[1-9]\d*)$")
+_OF_TOPICS: Final = frozenset(level.word for level in LEVELS if {TOPIC, PARTITIONED_TOPIC} & {*level.limited})
+"""Levels whose limits bear the name of a topic, or of a partition of it."""
 T = TypeVar("T")
 
 
@@ -74,6 +77,11 @@ class ChosenLimits:
         names = self._of_levels.get(level)
         return names is not None and any(True for _ in names.matches(name))
 
+    @property
+    def has_patterns(self) -> bool:
+        """Whether names are held against patterns, which takes ten times as long."""
+        return any(is_pattern(name) for names in self._of_levels.values() for name in names.by_name)
+
     def whole_names(self, level: str) -> Iterator[str]:
         """Yield the names of a level that are written out."""
         names = self._of_levels.get(level)
@@ -101,6 +109,7 @@ class LimitMetrics:
         self._policies = policies
         self._is_of_fleet = is_of_fleet
         self._chosen = ChosenLimits()
+        self._at_once = _NAMES
         self._before: dict[Limiter, float] = {}
         """The use of each limiter at the look before; replaced at each look."""
         self._places: dict[Limiter, int] = {}
@@ -109,6 +118,7 @@ class LimitMetrics:
     def choose(self, entries: Iterable[str]) -> None:
         """Show the limits that these entries of `metrics_limits` name from the next look on, and no others for that."""
         self._chosen = ChosenLimits(entries)
+        self._at_once = _MATCHED if self._chosen.has_patterns else _NAMES
 
     def parts_of_all(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
         """Yield the metrics of all limits, then of unused ones; None after work that has yielded nothing yet.
@@ -137,16 +147,16 @@ class LimitMetrics:
         groups = {group: FullestLimits(_most(group)) for group in _Group}
         unused: dict[Names, UnusedLimit] = {}
         yield from self._candidates(unused, 2 * MOST_LIMITS)
-        for some in batched(list(limiters.values()), _LIMITERS):
+        for some in batched(list(limiters.values()), min(_LIMITERS, self._at_once)):
             for limiter in some:
-                scope = limiter.scope
-                unused.pop(_names(scope), None)
+                scope, names = limiter.scope, _names(limiter.scope)
+                unused.pop(names, None)
                 if not _may_be_shown(scope.level, scope.name):
                     continue
                 used[limiter] = seconds = seconds_used(limiter)
                 more = seconds - self._before.get(limiter, 0.0)
                 rank = (limiter in places, len(limiter.waiters) > 0, more, scope)
-                groups[self._group(scope.level, scope.name)].add(rank, limiter)
+                groups[self._group(scope.level, scope.name, names[2])].add(rank, limiter)
             yield None
         self._before = used
         fullest = [limiter for group in groups.values() for limiter in group.first()]
@@ -156,8 +166,9 @@ class LimitMetrics:
         yield from _metrics(chosen, list(_fitting(unused.values(), left)), now)
         yield _left_out(max(0, -left[_Group.NAMED]))
 
-    def _group(self, level: str, name: str) -> "_Group":
-        if self._chosen.has(level, name):
+    def _group(self, level: str, name: str, of_partitions: str = "") -> "_Group":
+        chosen = self._chosen
+        if chosen.has(level, name) or (of_partitions not in {"", name} and chosen.has(level, of_partitions)):
             return _Group.NAMED
         return _Group.WIDE if level in WIDE else _Group.OTHERS
 
@@ -173,7 +184,7 @@ class LimitMetrics:
                 values = self._policies.by_name(direction, record.word)
                 is_known = not (self._is_of_fleet and level.may_be_shared)
                 written_out = [name for name in self._chosen.whole_names(level.word) if name in values]
-                for some in batched([*written_out, *islice(values, most)], _NAMES):
+                for some in batched([*written_out, *islice(values, most)], self._at_once):
                     if len(unused) >= MOST_ALL:
                         return
                     for name in some:
@@ -241,7 +252,8 @@ def _fitting(unused: Iterable[UnusedLimit], left: dict[_Group, int]) -> Iterator
 
 def _names(scope: Scope) -> Names:
     """Return the names by which the configuration has a limit: a partitioned topic has one for each partition."""
-    name = _PARTITION.sub("", scope.name) if "-partition-" in scope.name else scope.name
+    is_partition = "-partition-" in scope.name and scope.level in _OF_TOPICS
+    name = _PARTITION.sub("", scope.name) if is_partition else scope.name
     return scope.direction, scope.level, name
 
 

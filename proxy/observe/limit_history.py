@@ -64,7 +64,8 @@ class _Ring:
     def add(self, limiter: Limiter | None, now: int) -> None:
         """Add the sample that ends now; None: the limit has no stream."""
         messages, size = (0, 0) if limiter is None else (limiter.usage.messages, limiter.usage.size)
-        is_new = messages < self.messages or size < self.size  # a limiter that comes back counts from 0
+        # A limiter that comes back counts from 0.
+        is_new = limiter is None or limiter.made_at > self.at or messages < self.messages or size < self.size
         seconds = (now - self.at) / 1e9
         passed = messages if is_new else messages - self.messages
         weighed = size if is_new else size - self.size

@@ -323,12 +323,14 @@ class BrokerQuestion:
         target: Path and query, byte for byte.
         headers: The headers, without credentials.
         body: The body, if any.
+        shows_token: Whether `admin_forward.token` goes along; else any answer is one, also a 401.
     """
 
     method: str
     target: str
     headers: CIMultiDict[str]
     body: ClientBody | None = None
+    shows_token: bool = True
 
 
 class BrokerAdmin:
@@ -410,7 +412,7 @@ class BrokerAdmin:
             try:
                 target = onward(answer, self._targets)
                 if target is None:
-                    self._check_answer(answer)
+                    self._check_answer(answer, question)
                     yield answer
                     return
             finally:
@@ -439,7 +441,9 @@ class BrokerAdmin:
         return dict(zip(first, await asyncio.gather(*map(self._clock_ahead_s, first)), strict=True))
 
     async def _clock_ahead_s(self, base: str) -> float | str:
-        question = BrokerQuestion("GET", "/admin/v2/brokers/ready", CIMultiDict(Accept="application/json"))
+        # Each answer has the time, and the port is a guess for some of these hosts: it gets no token.
+        headers = CIMultiDict(Accept="application/json")
+        question = BrokerQuestion("GET", "/admin/v2/brokers/ready", headers, shows_token=False)
         before = time.time()
         try:
             async with asyncio.timeout(CLOCK_S), self.ask(question, base) as answer:
@@ -481,19 +485,19 @@ class BrokerAdmin:
 
     async def _headers(self, question: BrokerQuestion) -> CIMultiDict[str]:
         headers = question.headers.copy()
-        if self._section.token:
+        if self._section.token and question.shows_token:
             try:
                 headers["Authorization"] = f"Bearer {await asyncio.to_thread(broker_token, self._section.token)}"
             except ConfigError as error:
                 raise ForwardError(502, ForwardOutcome.TOKEN, str(error)) from None
         return headers
 
-    def _check_answer(self, answer: aiohttp.ClientResponse) -> None:
+    def _check_answer(self, answer: aiohttp.ClientResponse, question: BrokerQuestion) -> None:
         """Refuse an upgrade and a 401: Sluice has let the caller in, so its own token is not at fault."""
         if answer.status < 200:
             reason = f"the broker says {answer.status}, which is no answer: is admin_forward.url its web service?"
             raise ForwardError(502, ForwardOutcome.FAILED, f"{answer.url.origin()}: {reason}")
-        if answer.status == 401 and self._section.caller != "authorization":
+        if answer.status == 401 and question.shows_token and self._section.caller != "authorization":
             refused = (
                 "the token of admin_forward.token" if self._section.token else "requests without admin_forward.token"
             )

@@ -13,11 +13,13 @@ import fleet
 import protocol
 import proxy as product
 from limiter.levels import Setting
+from limiter.limiter import Limiter, Scope
 from proxy.admin import limit_metrics, metrics
 from proxy.admin.limit_metrics import LimitMetrics
 from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import Config
 from proxy.observe.totals import NamespaceTotals, owner_of
+from tests.limiter.world import limiter
 from tests.proxy.file_limits import policies_of
 from tests.proxy.identity.keys import token_files
 from tests.proxy.tcp import broker_on_loopback
@@ -157,15 +159,16 @@ def test_owner_is_the_tenant_and_namespace_of_a_name(setting: Setting, name: str
 
 def test_expected_names_leave_room_for_names_with_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.observe.totals.MOST_UNHEARD_OF", 3)
-    monkeypatch.setattr("proxy.observe.totals.MOST_TENANTS", 2)
+    monkeypatch.setattr("proxy.observe.totals.MOST_TENANTS", 4)
     limits = {"namespaces": {f"t{number}/n": {"publish": {"messages": 1}} for number in range(9)}}
     found = NamespaceTotals()
     for _ in found.expecting(
         policies_of(Config.model_validate({"broker": "pulsar://b:6650", "limits": limits}).limits)
     ):
         pass
-    assert {tenant for tenant, _, _ in found.by_name} == {"t0", "t1", "t2"}
-    assert {tenant for tenant, _ in found.delays} == {"t0", "t1", "_others"}
+    assert {tenant for tenant, _, _ in found.by_name} == {tenant for tenant, _ in found.delays} == {"t0", "t1"}
+    found.delays_of("t8", "publish")
+    assert ("t8", "publish") in found.delays, "half of the places are for tenants with messages"
 
 
 def unused_names(
@@ -198,6 +201,29 @@ def test_unused_limits_that_are_named_have_places_of_their_own(monkeypatch: pyte
     found = unused_names(MANY_TENANTS, "tenant t8", "tenant nobody")
     assert {frozenset(names) for names in found.values()} == {frozenset({"t0", "t8"})}
     assert unused_names(MANY_TENANTS, "tenant t*")["sluice_limit_used"] == {"t0", "t1"}, "as far as names are looked at"
+
+
+def used_names(config: dict[str, Any], *limiters: Limiter, chosen: str = "") -> list[str]:
+    """The names of all series of the use of single limits."""
+    given = Config.model_validate({"broker": "pulsar://b:6650", "limits": config})
+    shown = LimitMetrics(policies_of(given.limits))
+    shown.choose([chosen] if chosen else [])
+    parts = shown.parts({each.scope: each for each in limiters}, 0)
+    of_use = [part for part in parts if part is not None and part.name == "sluice_limit_used"]
+    return sorted(sample.labels["name"] for part in of_use for sample in part.samples)
+
+
+def test_partitions_of_a_topic_that_is_named_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 0)
+    topic = "persistent://acme/shop/orders"
+    partition = limiter(10, name=f"{topic}-partition-0")
+    assert used_names({}, partition, chosen=f"topic {topic}") == [f"{topic}-partition-0"]
+
+
+def test_tenant_that_is_named_like_a_partition_has_one_series() -> None:
+    named = {name: {"publish": {"messages": 1}} for name in ("acme", "acme-partition-1")}
+    made = Limiter(Scope("publish", "tenant", "acme-partition-1", "acme-partition-1", ""), limiter(1).limit, "test", 0)
+    assert used_names({"tenants": named}, made) == ["acme", "acme-partition-1"]
 
 
 def test_named_limits_without_a_stream_or_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

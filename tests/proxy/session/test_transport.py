@@ -1,5 +1,9 @@
 """One TCP connection of a session."""
 
+import socket
+
+import pytest
+
 from proxy.session.transport import WRITE_BUFFER_HIGH, WRITE_BUFFER_LOW, PauseReason
 from tests.proxy.relay_rig import MAX_FRAME, RelayRig
 from tests.proxy.wire import send
@@ -107,6 +111,21 @@ def test_closing_sends_what_is_written_first(wired: Wired) -> None:
     wired.loop.advance(10)
     assert not wired.transport.was_aborted
     assert wired.loop.timers == []
+
+
+def test_second_end_cuts_off_nothing_that_a_slow_peer_has_not_taken(wired: Wired) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.setblocking(False)
+        wired.transport.peer_reads = False
+        wired.peer.writer.write(b"last words")
+        wired.peer.writer._descriptor = ours.fileno()
+        for _ in range(2):
+            wired.loop.run(wired.peer.end, 5)
+        with pytest.raises(BlockingIOError):
+            theirs.recv(1)
+    wired.loop.run(wired.transport.take_all)
+    assert wired.transport.written == b"last words"
 
 
 def test_closing_gives_up_on_a_peer_that_takes_nothing(wired: Wired) -> None:
