@@ -37,7 +37,7 @@ from proxy.runtime import StartError, Tasks
 from proxy.serve import run
 from proxy.server import serves_both
 from proxy.service_manager import ServiceManager
-from proxy.start_check import StartCheck
+from proxy.start_check import StartCheck, address_of_process
 
 BEAT_S: Final = 1.0
 """Seconds between two signs of life of a process."""
@@ -95,7 +95,7 @@ def as_process(config: Config, index: int, ports: Sequence[int] = ()) -> Config:
         return max(1, whole // count)
 
     def address(endpoint: Endpoint | None) -> Endpoint | None:
-        return endpoint and endpoint._replace(port=endpoint.port and endpoint.port + index)
+        return endpoint and address_of_process(endpoint, index)
 
     listen = config.listen
     if len(ports) == len(listen):

@@ -218,9 +218,14 @@ def _addresses_of(config: Config) -> list[tuple[str, int, Endpoint]]:
     named = [("listen", 0, each) for each in config.listen]
     for key, each in (("admin", config.admin), ("metrics", config.metrics)):
         if each is not None:
-            ports = range(each.port, each.port + config.processes) if each.port else [0]
-            named += [(key, index, each._replace(port=port)) for index, port in enumerate(ports)]
+            count = config.processes if each.port else 1
+            named += [(key, index, address_of_process(each, index)) for index in range(count)]
     return named
+
+
+def address_of_process(endpoint: Endpoint, index: int) -> Endpoint:
+    """Return the admin or metrics address of one of several processes: its number is added to the port, but for 0."""
+    return endpoint._replace(port=endpoint.port and endpoint.port + index)
 
 
 _KEYS = {

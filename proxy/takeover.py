@@ -421,9 +421,16 @@ def _at(path: Path, do: Callable[[str], None]) -> None:
         os.close(folder)
 
 
+def _peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Return the ids of the process at the other end, and of its user."""
+    content = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process, user, _ = _CREDENTIALS.unpack(content)
+    return process, user
+
+
 def _process_behind(connection: socket.socket) -> int | None:
     """Return a descriptor of the process at the other end; None where the system has none for it."""
-    process, _, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    process, _ = _peer_of(connection)
     with suppress(OSError):
         return os.pidfd_open(process)
     return None
@@ -587,9 +594,7 @@ class Handovers:
                 if self._is_closed:
                     return
                 connection.setblocking(False)
-                process, user, _ = _CREDENTIALS.unpack(
-                    connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-                )
+                process, user = _peer_of(connection)
                 if user not in {0, os.geteuid()}:
                     log.warning("takeover refused: its process is of another user", user=user)
                     continue

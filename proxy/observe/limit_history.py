@@ -33,7 +33,7 @@ LimitName = tuple[str, str, str]
 
 
 class Sample(NamedTuple):
-    """What a limit let pass in about a minute.
+    """A sample has what a limit let pass in about a minute.
 
     Attributes:
         ago_s: Seconds since the end of that minute.

@@ -387,12 +387,18 @@ def test_end_of_a_transaction_is_awaited(world: World) -> None:
     client << closed_producer()
 
 
-def test_end_of_a_transaction_while_consumers_leave_is_awaited(world: World) -> None:
-    """The client leaves when the answer has gone to it, without a further look."""
+def leaving_in_a_transaction(world: World) -> tuple[Peer, Peer]:
+    """A client that ends a transaction while its consumer is being closed."""
     client, broker = consumer(world)
     leave(world)
     client >> END
     assert answer_closes(broker) == ["CLOSE_CONSUMER", "END_TXN"]
+    return client, broker
+
+
+def test_end_of_a_transaction_while_consumers_leave_is_awaited(world: World) -> None:
+    """The client leaves when the answer has gone to it, without a further look."""
+    client, broker = leaving_in_a_transaction(world)
     client << NOTHING
     broker >> ENDED
     world.advance(0)
@@ -416,10 +422,7 @@ def test_client_between_two_transactions_is_awaited(world: World) -> None:
 
 
 def test_transactions_without_a_pause_are_left_to_the_client(world: World) -> None:
-    client, broker = consumer(world)
-    leave(world)
-    client >> END
-    assert answer_closes(broker) == ["CLOSE_CONSUMER", "END_TXN"]
+    client, broker = leaving_in_a_transaction(world)
     world.advance(COORDINATOR_NS / 1e9)
     client >> END
     broker << NOTHING
