@@ -640,7 +640,7 @@ class Handed:
                 await self._proxy.sharing.end()
                 self._proxy.has_limits_back = True
         finally:
-            await self._proxy.kept.take_back()
+            await self._proxy.kept.take_back(is_as_lent=not self._is_given)
         if self._is_given:
             await self._proxy.serve_again()
 

@@ -75,10 +75,14 @@ class KeptState:
         """Lend the policy store to the process that takes over."""
         await asyncio.to_thread(self.store.lend)
 
-    async def take_back(self) -> None:
-        """Use the policy store and the file of balances again: the process that was to take over has ended."""
+    async def take_back(self, *, is_as_lent: bool) -> None:
+        """Use the policy store and the file of balances again: the process that was to take over has ended.
+
+        Args:
+            is_as_lent: That process has changed no policy.
+        """
         try:
-            await asyncio.to_thread(self.store.take_back)
+            await asyncio.to_thread(self.store.take_back, is_as_lent=is_as_lent)
         except StoreError as error:
             structlog.get_logger().error(
                 "policies cannot be changed until a restart: the store cannot be opened after a takeover that failed",

@@ -4,7 +4,8 @@
     end   ──▶ the mark is still this run's: it is replaced by the balances
 
 So a file with balances is one that the latest run has left, and no run has taken. A mark alone shows that its run was
-killed, or that it still runs. Whatever else is found, the next run begins with empty buckets (`limiter/restart.py`).
+killed, or that it still runs. Whatever else is found, the next run begins with empty buckets (`limiter/restart.py`): so
+after a file of another `VERSION`, an earlier or a later one, which has another number when a field changes its meaning.
 With another number of processes a proxy has files of other names; those that are not in use are removed (`retire`).
 
 A file is a line of JSON for the run, a line for each limiter with its balances, and a digest of all of them. Balances

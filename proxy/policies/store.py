@@ -8,6 +8,15 @@ A file that is there must be a store. An empty one is a copy that went wrong: a 
 
 Reads have a connection of their own: they run on the event loop, and must not wait for writes, which wait for the disk
 in a thread. SQLite must not be closed under either.
+
+A store has a version (`PRAGMA user_version`), which only a step raises that earlier Sluices cannot read:
+
+    of this version      opened
+    of an earlier one    a copy is kept beside it (`NAME.vVERSION`), then all steps are one transaction
+    of a later one       refused: the error names the copy, by which one goes back
+
+An addition is no step: a table, a column with a default, an action in the audit log. The Sluice that adds makes it
+where it is missing (`Store._set_up`); others name the columns that they write, and leave alone what they do not know.
 """
 
 import errno
@@ -17,18 +26,22 @@ import os
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
+import structlog
+
 from proxy.files import check_regular, open_regular, replacing
-from proxy.policies.keys import BLOCKS, OF_TENANTS, OPERATOR, ActionKind, PolicyKey, PolicyKind, owner_of
+from proxy.policies.keys import BLOCKS, OF_TENANTS, OPERATOR, PolicyKey, PolicyKind, owner_of
 from proxy.policies.room import Room, TenantShare, size_of
 
 _VERSION = 2
+_STEPS: Mapping[int, Sequence[str]] = {}
+"""The statements that make a store of each earlier version one of the next."""
 _APPLICATION = int.from_bytes(b"SLUC")
 """The application id in the header of the file."""
 _AHEAD = "CREATE TABLE IF NOT EXISTS ahead (at_ns INTEGER NOT NULL);"
@@ -91,13 +104,13 @@ class Action:
     """An action of an operator that changes no policy, for the audit log.
 
     Args:
-        kind: The kind of action.
+        kind: The kind of action, an `ActionKind`; or that of a later Sluice, from the audit log.
         name: Its object; empty if it has none.
         effect: What it did, in words.
         owner: The owner of the line of the audit log, see `owner_of`.
     """
 
-    kind: ActionKind
+    kind: str
     name: str
     effect: str
     owner: str = OPERATOR
@@ -292,7 +305,7 @@ class Store:
             StoreError: If it cannot be written.
         """
         with self._transaction():
-            line = (at_ns, who, address, action.kind.value, "", action.name, None, action.effect, None)
+            line = (at_ns, who, address, str(action.kind), "", action.name, None, action.effect, None)
             self._note(line, action.owner)
             self._forget_oldest([action.owner])
 
@@ -342,14 +355,21 @@ class Store:
             self._why_closed = _LENT
             self.close()
 
-    def take_back(self) -> None:
+    def take_back(self, *, is_as_lent: bool) -> None:
         """Open the file again: the next process did not come up.
+
+        Args:
+            is_as_lent: The next process has changed no policy: if it is of a later version, its steps are undone.
 
         Raises:
             StoreError: As at the start.
         """
-        if not self._is_open:
-            self._open()
+        if self._path is None or self._is_open:
+            return
+        copy = _copy_of(self._path, _VERSION)
+        if is_as_lent and _version_at(self._path) > _VERSION and copy.exists():
+            restore(copy, self._path)
+        self._open()
 
     def close(self) -> None:
         """Give the file back as soon as no read, write or backup is under way."""
@@ -393,6 +413,7 @@ class Store:
         self._base.execute("PRAGMA synchronous = FULL")
         self._base.execute("PRAGMA wal_autocheckpoint = 1")  # each change: a copy of the file alone has it
         self._base.execute("BEGIN IMMEDIATE")  # another process may have the file, without our lock
+        _migrate(self._path, self._base)
         self._base.execute(_AHEAD)  # a store of an earlier Sluice has no such table, and no such column
         if "held" not in {column for _, column, *_ in self._base.execute("PRAGMA table_info(audit)")}:
             self._base.execute("ALTER TABLE audit ADD COLUMN held TEXT")
@@ -422,8 +443,10 @@ class Store:
             if change.after is None:
                 self._base.execute("DELETE FROM policies WHERE kind = ? AND setting = ? AND name = ?", parts)
             else:
-                self._base.execute(
-                    "INSERT OR REPLACE INTO policies VALUES (?, ?, ?, ?, ?)", (*parts, change.after, who)
+                self._base.execute(  # not REPLACE, which would empty the columns that a later Sluice has added
+                    "INSERT INTO policies (kind, setting, name, body, who) VALUES (?, ?, ?, ?, ?) "
+                    "ON CONFLICT (kind, setting, name) DO UPDATE SET body = excluded.body, who = excluded.who",
+                    (*parts, change.after, who),
                 )
             self._note((at_ns, who, address, *parts, change.before, change.after, change.held), author)
         self._forget_oldest(authors)
@@ -539,19 +562,16 @@ def _make(path: Path) -> None:
 
 
 def _check(path: Path, base: sqlite3.Connection) -> None:
-    """Check that a file is a whole store of this version.
+    """Check that a file is a whole store of this version, or of one that steps lead from.
 
     Raises:
         sqlite3.Error: If it is not; the text names the remedy.
     """
     if path.stat().st_size == 0:
         raise sqlite3.OperationalError(f"is empty, and so no policy store: a copy may have gone wrong; {_RESTORE}")
-    application, version = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if application == _APPLICATION and version != _VERSION:
-        raise sqlite3.OperationalError(
-            f"was written by another version of Sluice: it is of version {version}, and this Sluice reads version "
-            f"{_VERSION}; start that Sluice, or put a backup in its place that this one has made"
-        )
+    (application,) = base.execute("PRAGMA application_id").fetchone()
+    if application == _APPLICATION:
+        _check_version(path, _version_of(base))
     tables = {name for (name,) in base.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if tables and application != _APPLICATION:
         raise sqlite3.OperationalError(_OF_OTHERS)
@@ -560,6 +580,69 @@ def _check(path: Path, base: sqlite3.Connection) -> None:
     (result,) = base.execute("PRAGMA quick_check(1)").fetchone()
     if result != "ok":
         raise sqlite3.OperationalError(f"is malformed: {result}")
+
+
+def _check_version(path: Path, version: int) -> None:
+    """Check that this Sluice reads a version.
+
+    Raises:
+        sqlite3.Error: If it does not; the text names the remedy.
+    """
+    earliest, copy = min(_STEPS, default=_VERSION), _copy_of(path, _VERSION)
+    if earliest <= version <= _VERSION:
+        return
+    remedy = "start that Sluice, or put a backup in its place (`sluice restore`)"
+    if version > _VERSION and copy.exists():
+        remedy = (
+            f"start that Sluice; or, without the changes since, go back to the copy that it has kept: `sluice restore "
+            f"{copy} {path} --replace`"
+        )
+    reads = f"version {_VERSION}" if earliest == _VERSION else f"versions {earliest} to {_VERSION}"
+    raise sqlite3.OperationalError(
+        f"was written by another version of Sluice: it is of version {version}, and this Sluice reads {reads}; {remedy}"
+    )
+
+
+def _version_of(base: sqlite3.Connection) -> int:
+    return int(base.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _version_at(path: Path) -> int:
+    """Return the version of a store; 0 if it cannot be read."""
+    with suppress(sqlite3.Error, OSError), _reading(path) as base:
+        return _version_of(base)
+    return 0
+
+
+def _copy_of(path: Path, version: int) -> Path:
+    """Return the copy that is kept of a store of an earlier version."""
+    return path.with_name(f"{path.name}.v{version}")
+
+
+def _migrate(path: Path, base: sqlite3.Connection) -> None:
+    """Make a store one of this version, by a transaction that has begun; keep a copy before.
+
+    Raises:
+        StoreError: If the copy cannot be written.
+    """
+    version = _version_of(base)
+    if version == _VERSION:
+        return
+    copy = _copy_of(path, version)
+    try:
+        write_backup(copy, read_backup(path))
+    except StoreError as error:
+        raise StoreError(
+            f"policies.store: {path}: is of version {version}, and stays so, as no copy of it can be kept for the way "
+            f"back from version {_VERSION}: {error}"
+        ) from None
+    for each in range(version, _VERSION):
+        for statement in _STEPS[each]:
+            base.execute(statement)
+    base.execute(f"PRAGMA user_version = {_VERSION}")
+    structlog.get_logger().info(
+        "policies: the store is made one of this version", store=str(path), before=version, now=_VERSION, copy=str(copy)
+    )
 
 
 def check_store(path: Path) -> bool:
@@ -598,8 +681,8 @@ def _is_in_use(path: Path) -> bool:
 
 def _audited(key: tuple[str, str, str], *bodies: str | None) -> StoredChange | Action:
     kind, setting, name = key
-    if kind in set(ActionKind):
-        return Action(ActionKind(kind), name, bodies[1] or "")
+    if kind not in set(PolicyKind):
+        return Action(kind, name, bodies[1] or "")
     return StoredChange(PolicyKey(PolicyKind(kind), setting, name), *bodies)
 
 
@@ -756,7 +839,7 @@ def _unknown_policies(store: Path, other: Path) -> int:
 def _set_ahead(base: sqlite3.Connection, at_ns: int | None) -> None:
     base.execute("DELETE FROM ahead")
     if at_ns is not None:
-        base.execute("INSERT INTO ahead VALUES (?)", (at_ns,))
+        base.execute("INSERT INTO ahead (at_ns) VALUES (?)", (at_ns,))
 
 
 def _ahead_of(base: sqlite3.Connection) -> int | None:

@@ -223,6 +223,40 @@ def test_whole_file_that_does_not_fit_is_refused(runs: Runs, monkeypatch: pytest
     assert (fifo.found, fifo.detail) == ("refused", "it is a FIFO; only regular files are read")
 
 
+@pytest.mark.parametrize(("left_by", "found_by"), [(1, 2), (2, 1)])
+def test_balances_of_another_version_give_no_burst(
+    runs: Runs, left_by: int, found_by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process may be the next version or the one before; it goes back, and nothing is used again."""
+    monkeypatch.setattr(limit_state, "VERSION", left_by)
+    runs.left(balance=15)
+    left = runs.file.read_bytes()
+    monkeypatch.setattr(limit_state, "VERSION", found_by)
+    assert runs.start().end([]) is None
+    assert runs.file.read_bytes() == left, "a start that fails leaves the file to its own version"
+    other = runs.serve()
+    assert (other.found, runs.began_with(other)) == ("refused", 0)
+    runs.clock.advance(0.3)
+    other.end([runs.limiter(3)])
+    monkeypatch.setattr(limit_state, "VERSION", left_by)
+    back = runs.serve()
+    assert (back.found, runs.began_with(back)) == ("refused", 0)
+    runs.clock.advance(0.3)
+    back.end([runs.limiter(3)])
+    assert runs.began_with(runs.start()) == 3
+
+
+def test_fields_of_a_later_version_are_passed_over(runs: Runs) -> None:
+    """Such fields change nothing of the meaning of others; a change of that is another number."""
+    runs.left()
+    head, *lines = runs.file.read_bytes().splitlines(keepends=True)[:-1]
+    more = head.replace(b'{"v":1', b'{"v":1,"node":"n-1"').replace(b'"left":{', b'"left":{"zone":"z-1",')
+    assert len(more) == len(head) + len(b',"node":"n-1""zone":"z-1",')
+    runs.file.write_bytes(b"".join(limit_state._sealed([more, *lines])))
+    state = runs.start()
+    assert (state.found, runs.began_with(state)) == ("loaded", -5)
+
+
 def test_lines_of_a_sealed_file_are_checked(runs: Runs) -> None:
     runs.left()
     lines = runs.file.read_bytes().splitlines(keepends=True)[:-1]

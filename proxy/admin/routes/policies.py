@@ -317,7 +317,7 @@ class AuditedChange(TypedDict):
     """A change; bodies are as the store keeps them, null for none. The origin is the layer: rest, global or tenant.
 
     `held` has the values in force before, whatever their source: none if there was no limit, null if the change is of
-    an earlier Sluice. An action (`drain`, `kick`) has no setting, and its effect in `after`.
+    an earlier Sluice. An action (`drain`, `kick`, or a later Sluice's) has no setting, and its effect in `after`.
     """
 
     at: str
@@ -378,7 +378,7 @@ def _shown(audited: Audited) -> AuditedChange:
         "held": None,
     }
     if isinstance(change, Action):
-        shown["kind"], shown["name"], shown["after"] = change.kind.value, change.name, change.effect
+        shown["kind"], shown["name"], shown["after"] = str(change.kind), change.name, change.effect
         return shown
     shown["kind"], shown["name"] = change.key.kind.value, change.key.name
     shown["setting"], layer = change.key.setting_and_layer
