@@ -51,8 +51,8 @@ from proxy.policies.bodies import BodyError
 from proxy.policies.kept_blocks import BlockDesk, KeptBlocks
 from proxy.policies.keys import ActionKind, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
-from proxy.policies.service import Around, PolicyService
-from proxy.policies.store import Action, StoreError
+from proxy.policies.service import Around, Moment, PolicyService
+from proxy.policies.store import Action, StoredChange, StoreError
 from proxy.reload import BROKERS, Reloader, fingerprints
 from proxy.runtime import StartError, Tasks
 from proxy.server import Server, Sockets
@@ -149,7 +149,6 @@ class Proxy:
                 bound_of_clients=self.descriptors.bound_of_clients(self.config),
                 first=self.kept.first_balances,
             )
-            self.sharing = LimitSharing(self.engine)
             self.intervals = Intervals(
                 self.access,
                 self.totals,
@@ -160,6 +159,7 @@ class Proxy:
             self._link = None if self.fleet is None else link_of(self.config, self.engine)
             kept_blocks = KeptBlocks(self.engine.blocklist)
             self.service = self._open_policies(_file_policies(config), kept_blocks)
+            self.sharing = LimitSharing(self.engine, self.service.follow)
             self._blocks = BlockDesk(self.service, kept_blocks)
             is_of_one_proxy = source.members > 0 and config.policies.topic is None
             self.policy_topic = _policy_topic(self.config, self.engine, self.service, is_of_one_proxy=is_of_one_proxy)
@@ -214,7 +214,7 @@ class Proxy:
         around = Around(
             before=self.intervals.change,
             after=self._policies_changed,
-            changed=self._changes.changed,
+            changed=self._policy_changed,
             handlers={PolicyKind.BLOCK: blocks},
             ready=self.intervals.lines_written,
             on_degraded=self._look_at_states,
@@ -223,6 +223,10 @@ class Proxy:
             return PolicyService(self.engine.registry.policies, file, self.kept.store, around)
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
+
+    def _policy_changed(self, change: StoredChange, author: Principal, at: Moment) -> None:
+        self._changes.changed(change, author, at)
+        self.sharing.changed(change, author)
 
     def _policies_changed(self, changes: Iterable[Change], now: int) -> None:
         changed = list(changes)

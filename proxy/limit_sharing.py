@@ -1,8 +1,16 @@
-"""The limits that two processes share while one takes over from the other, seen from either."""
+"""The limits that two processes share while one takes over from the other, seen from either.
+
+Both have the same policies: the one that has taken over has the store, and tells the other of each change.
+"""
 
 import asyncio
+from collections.abc import Callable
+
+import structlog
 
 from limiter.handing import LOOK_S, HandedLimits
+from proxy.policies.keys import Principal
+from proxy.policies.store import StoredChange
 from proxy.runtime import Tasks
 from proxy.session.engine import Engine
 from proxy.slices import Work
@@ -14,16 +22,20 @@ class LimitSharing:
 
     Args:
         engine: Has the limits.
+        follow: Puts a change of a policy in force that the other process has stored.
 
     Attributes:
         has_left: Whether this process has given the other one all that it had, as it ends.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, follow: Callable[[StoredChange, Principal], None]) -> None:
         self._engine = engine
+        self._follow = follow
         self._looks = Tasks()
         self.has_left = False
         self._shared: tuple[SocketLink, HandedLimits] | None = None
+        self._before: SocketLink | None = None
+        """The link to the process that this one takes over from."""
 
     @property
     def is_on(self) -> bool:
@@ -33,14 +45,21 @@ class LimitSharing:
     def begin(self, link: SocketLink, *, has_all: bool) -> None:
         """Share all limits with the process at the other end of a link; `has_all`: it takes over from this one."""
         limits = self._engine.registry.hand_over(link, has_all=has_all)
-        self._shared = link, limits
-        link.share(limits)
+        self._shared, self._before = (link, limits), None if has_all else link
+        link.share(limits, self._follow)
         self._looks.start(self._look(limits, link if has_all else None), "share limits with the other process")
+
+    def changed(self, change: StoredChange, author: Principal) -> None:
+        """Tell the process before of a change of a policy that is in force here."""
+        if self._before is not None and not self._before.change(change, author):
+            structlog.get_logger().warning(
+                "policy changed in the new process of a takeover alone", policy=change.key.shown
+            )
 
     async def end(self) -> None:
         """Have each limit whole: the other process has ended."""
         if self._shared is not None:
-            over, self._shared = self._shared[0].over, None
+            over, self._shared, self._before = self._shared[0].over, None, None
             self._looks.cancel()
             registry, empty_since = self._engine.registry, None if over is None else over.empty_since
             units = registry.keep_all(self._engine.clock, empty_since, is_orderly=over is not None)

@@ -8,6 +8,9 @@
     LEAVING  its clients leave, as in a drain        ◀─ serves ─  (limiter/handing.py: ask, hand)
              its end, with what is left of its limits  ─ left ──▶ has each limit whole
 
+A policy that is set at the new process is in force in the other one as well, whose clients may be under it until they
+have left.
+
 Both have the sockets until the running process ends, so no connection is refused. A new process that is killed leaves
 the running one as it was, whatever the step: it accepts clients again, and those stay that have not left. A new process
 that is stopped while the running one drains says so (`ends`), and both end. A running process that ends before `go`
@@ -41,6 +44,8 @@ from limiter.handing import HandedLimits, HandedShare
 from limiter.limiter import Scope
 from limiter.token_bucket import WHOLE, Direction
 from proxy.limit_state import Balance, read, written
+from proxy.policies.keys import PolicyKey, PolicyKind, Principal
+from proxy.policies.store import StoredChange
 from proxy.runtime import Tasks
 from proxy.server import Sockets
 
@@ -65,8 +70,11 @@ _MOST_SOCKETS: Final = 253
 """Most descriptors of one message, SCM_MAX_FD."""
 _LINES_AT_ONCE: Final = 100
 """Lines that are taken in one turn of the loop."""
+_MOST_LINE: Final = 262_144
+"""Bytes of a line at most: a change of a policy has two bodies of 16 KiB, and the values that were in force."""
 _MOST_UNSENT: Final = 262_144
-"""Bytes that wait for the other process at most; questions beyond are not asked, as they are repeated."""
+"""Bytes that wait for the other process, from which on questions are not asked, as they are repeated, nor changes of
+policies told."""
 _LEAVE_S: Final = 5.0
 """Seconds for all that a process leaves, until it ends without."""
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -215,6 +223,19 @@ class _Hand(msgspec.Struct, frozen=True, tag="hand", array_like=True):
     is_left: bool
 
 
+class _Policy(msgspec.Struct, frozen=True, tag="policy", array_like=True):
+    """A change of a policy that is in force in the process that has taken over, see `StoredChange` and `Principal`."""
+
+    kind: PolicyKind
+    setting: str
+    name: str
+    before: str | None
+    after: str | None
+    held: str | None
+    who: str
+    address: str
+
+
 class _Over(msgspec.Struct, frozen=True, tag="over", array_like=True):
     """All is left."""
 
@@ -227,7 +248,7 @@ class _Word(msgspec.Struct, frozen=True, tag="word", array_like=True):
     word: str
 
 
-_LINES: Final = msgspec.json.Decoder(_Ask | _Hand | _Over | _Word)
+_LINES: Final = msgspec.json.Decoder(_Ask | _Hand | _Policy | _Over | _Word)
 
 
 class SocketLink:
@@ -246,6 +267,7 @@ class SocketLink:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._limits: HandedLimits | None = None
+        self._follow: Callable[[StoredChange, Principal], None] | None = None
 
     async def offer(self, sockets: Sockets) -> None:
         """Send the listening sockets."""
@@ -263,7 +285,7 @@ class SocketLink:
             self._write(_Word(message.decode()))
 
     async def hear(self, patience_s: float) -> bytes:
-        """Return the next message; those about limits are taken before."""
+        """Return the next message; those about limits and policies are taken before."""
         async with asyncio.timeout(None if patience_s == float("inf") else patience_s):
             if self._reader is None:
                 return await asyncio.get_running_loop().sock_recv(self._socket, 1)
@@ -282,7 +304,7 @@ class SocketLink:
 
     async def open(self) -> None:
         """Let both processes talk of limits from now on."""
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket.dup())
+        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket.dup(), limit=_MOST_LINE)
 
     def close(self) -> None:
         """Close the connection."""
@@ -290,9 +312,9 @@ class SocketLink:
             self._writer.close()
         self._socket.close()
 
-    def share(self, limits: HandedLimits) -> None:
-        """Have these limits get the messages of the other process."""
-        self._limits = limits
+    def share(self, limits: HandedLimits, follow: Callable[[StoredChange, Principal], None]) -> None:
+        """Have these limits get the messages of the other process, and `follow` its changes of policies."""
+        self._limits, self._follow = limits, follow
 
     def beat(self) -> None:
         """Give the other process a sign of life."""
@@ -304,9 +326,22 @@ class SocketLink:
         if self._has_room:
             self._write(_Ask(scope, waiting))
 
+    def change(self, change: StoredChange, author: Principal) -> bool:
+        """Tell the other process of a change of a policy; return whether there was room for it."""
+        key = change.key
+        bodies = change.before, change.after, change.held
+        line = _encoded(_Policy(key.kind, key.setting, key.name, *bodies, author.name, author.address))
+        if not self._has_room or len(line) > _MOST_LINE:
+            return False
+        assert self._writer is not None, "it has room"
+        self._writer.write(line)
+        return True
+
     @property
     def _has_room(self) -> bool:
-        return self._writer is not None and self._writer.transport.get_write_buffer_size() < _MOST_UNSENT
+        if self._writer is None or self._writer.is_closing():
+            return False
+        return self._writer.transport.get_write_buffer_size() < _MOST_UNSENT
 
     def hand(self, handed: HandedShare) -> None:
         """Hand a share to the other process."""
@@ -333,10 +368,10 @@ class SocketLink:
 
     def _write(self, message: _Ask | _Hand | _Over | _Word) -> None:
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(msgspec.json.encode(message) + b"\n")
+            self._writer.write(_encoded(message))
 
     def _take(self, line: bytes) -> bytes | None:
-        """Take a line; return the message that it is, if it is not about limits."""
+        """Take a line; return the message that it is, if it is not about limits or policies."""
         try:
             message = _LINES.decode(line)
         except msgspec.DecodeError:
@@ -355,9 +390,16 @@ class SocketLink:
                     Scope(*message.scope), message.ppm, balances, message.is_unmade, message.empty_since
                 )
                 (self._limits.left if message.is_left else self._limits.received)(share, now)
+            case _Policy(kind, setting, name, before, after, held) if self._follow is not None:
+                change = StoredChange(PolicyKey(kind, setting, name), before, after, held)
+                self._follow(change, Principal(message.who, message.address))
             case _:
                 pass
         return None
+
+
+def _encoded(message: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(message) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)

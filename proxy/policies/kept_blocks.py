@@ -92,7 +92,10 @@ class KeptBlocks:
     def take(self, key: PolicyKey, kept: str | None) -> None:
         """Put a changed order in force, or remove it (None)."""
         if kept is None:
-            block_key, order = self._block_keys.pop(key), None
+            order, lifted = None, self._block_keys.pop(key, None)
+            if lifted is None:  # the other process of a takeover has set it, and had no room to say so
+                return
+            block_key = lifted
         else:
             block_key, order = _read(key, kept)
             self._block_keys[key] = block_key

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import Event
@@ -196,6 +196,8 @@ def tag_of(kept: str | None) -> str:
     return "unset" if kept is None else hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()
 
 
+MOST_FOLLOWED = 1_000
+"""Changes of another process that may wait until they are in force here."""
 MOST_ATTEMPTS = 20
 """Attempts to send a change of a policy that other members change at the same time; then it is refused."""
 MOST_BODY = 16 * 1024
@@ -313,6 +315,8 @@ class PolicyService(PolicyState):
         self._carrying = asyncio.Lock()
         self.ending = Event()
         self._changing: set[asyncio.Task[Any]] = set()
+        self._followed: deque[tuple[StoredChange, Principal]] = deque()
+        self._following: asyncio.Task[None] | None = None
         self._is_stored = True
         self.lay_file(file, file.values)
         self.lay(self._kept())
@@ -376,17 +380,19 @@ class PolicyService(PolicyState):
     async def rework_slowly(self, plan: Planner, author: Principal, expected: Expected | None = None) -> int:
         """Change as `rework` does, by a plan that takes a while to make."""
         change = self._change(plan, author, expected) if self._carrier is None else self._carry(plan, author, expected)
-        changing = asyncio.get_running_loop().create_task(change)
-        self._changing.add(changing)
-        changing.add_done_callback(self._changing.discard)
-        return await asyncio.shield(changing)  # a change on disk comes into force even if the caller hangs up
+        # a change on disk comes into force even if the caller hangs up
+        return await asyncio.shield(self._awaited_at_end(change))
 
     def note(self, action: Action, author: Principal) -> asyncio.Task[None]:
         """Write an action into the audit log, and return the task; an action that cannot be written is logged."""
-        noting = asyncio.get_running_loop().create_task(self._note(action, author))
-        self._changing.add(noting)
-        noting.add_done_callback(self._changing.discard)
-        return noting
+        return self._awaited_at_end(self._note(action, author))
+
+    def _awaited_at_end(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Start work that `close` awaits."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._changing.add(task)
+        task.add_done_callback(self._changing.discard)
+        return task
 
     async def _note(self, action: Action, author: Principal) -> None:
         try:
@@ -418,6 +424,52 @@ class PolicyService(PolicyState):
             readable = await asyncio.to_thread(self._readable, changes)
             await self._change(plan, author, None)
         return [key for key in changes if key not in readable]
+
+    def follow(self, change: StoredChange, author: Principal) -> None:
+        """Put a change in force soon that another process has stored, which has the store now.
+
+        A change that cannot be read here, as that process is of a later version, or for which there is no room, is
+        logged and not in force.
+
+        Args:
+            change: The change; those of one process are to come in their order.
+            author: Its author there.
+        """
+        if self.ending.is_set():
+            return
+        if len(self._followed) >= MOST_FOLLOWED:
+            _log_not_followed(change.key, f"{MOST_FOLLOWED} changes wait")
+            return
+        self._followed.append((change, author))
+        if self._following is None:
+            self._following = self._awaited_at_end(self._follow())
+
+    async def _follow(self) -> None:
+        try:
+            while self._followed:
+                await self._notifier.room()
+                async with self._turn:
+                    author, changes = self._followed[0][1], list[StoredChange]()
+                    while self._followed and self._followed[0][1] == author:
+                        changes.append(self._followed.popleft()[0])
+                    await self._put_in_force(await asyncio.to_thread(self._read_by_another, changes), author)
+        finally:
+            self._following = None
+
+    def _read_by_another(self, changes: Sequence[StoredChange]) -> _Draft:
+        readable, meanings = list[StoredChange](), list[Meaning]()
+        for change in changes:
+            try:
+                meaning = self._check(change.key, change.after)
+            except (BodyError, ValueError) as error:
+                _log_not_followed(change.key, str(error))
+                continue
+            readable.append(change)
+            if meaning is not None:
+                meanings.append(meaning)
+        for owner, more in differences(readable).items():
+            self.store.room.add(owner, *more)
+        return self._draft(readable, meanings)
 
     async def look(self, look: Callable[[PolicyState], T]) -> T:
         """Read the policies in a thread, while no change is under way.
@@ -575,20 +627,21 @@ class PolicyService(PolicyState):
                 raise
             if draft.kept or draft.limits:
                 self._note_stored(None)
-            if not draft.limits:
-                self._notifier.notify(draft.kept, author, self._now())
-                await self._hand_over(draft.kept)
-            else:
-                try:
-                    at = await self._come_into_force(
-                        draft.laying, lambda at: self._notifier.notify(draft.kept, author, at)
-                    )
-                finally:
-                    await self._hand_over(draft.kept)
-                self._notifier.notify(draft.limits, author, at)
-            if len(draft.needless) > PIECE:
-                await asyncio.to_thread(let_go, draft.needless)
+            await self._put_in_force(draft, author)
         return len(draft.limits) + len(draft.kept)
+
+    async def _put_in_force(self, draft: _Draft, author: Principal) -> None:
+        if not draft.limits:
+            self._notifier.notify(draft.kept, author, self._now())
+            await self._hand_over(draft.kept)
+        else:
+            try:
+                at = await self._come_into_force(draft.laying, lambda at: self._notifier.notify(draft.kept, author, at))
+            finally:
+                await self._hand_over(draft.kept)
+            self._notifier.notify(draft.limits, author, at)
+        if len(draft.needless) > PIECE:
+            await asyncio.to_thread(let_go, draft.needless)
 
     def _note_stored(self, error: StoreError | None) -> None:
         if self._is_stored == (error is None):
@@ -600,7 +653,7 @@ class PolicyService(PolicyState):
 
     def _drafted(self, bodies: Mapping[PolicyKey, str | None], author: Principal) -> _Draft:
         """Check and prepare all changes, and write them last: a change on disk comes into force."""
-        handlers, meanings = self._around.handlers, list[Meaning]()
+        meanings = list[Meaning]()
         with paused_collector():
             for items in in_pieces(bodies.items()):
                 for key, kept in items:
@@ -614,12 +667,17 @@ class PolicyService(PolicyState):
             new = [meaning for meaning in meanings if meaning.key in changed]
             if len(new) < len(meanings):
                 let_go(meanings)
-            laying = self._laying(len(new), lambda contents: contents.lay(new))
+            draft = self._draft(changes, new)
             if changes:
                 self.store.write(changes, self._wall(), author.name, author.address)
-            kept_by_handlers = [change for change in changes if change.key.kind in handlers]
-            limits = [change for change in changes if change.key.kind not in handlers]
-            return _Draft(kept_by_handlers, limits, laying, new)
+            return draft
+
+    def _draft(self, changes: Sequence[StoredChange], meanings: list[Meaning]) -> _Draft:
+        handlers = self._around.handlers
+        kept_by_handlers = [change for change in changes if change.key.kind in handlers]
+        limits = [change for change in changes if change.key.kind not in handlers]
+        laying = self._laying(len(meanings), lambda contents: contents.lay(meanings))
+        return _Draft(kept_by_handlers, limits, laying, meanings)
 
     def _file_drafted(
         self, file: FilePolicies, compare: Callable[[FilePolicies], T]
@@ -680,6 +738,12 @@ class PolicyService(PolicyState):
         else:
             self.exchange(laying.aside.contents)
             self._around.after(laying.aside.changes, now)
+
+
+def _log_not_followed(key: PolicyKey, why: str) -> None:
+    structlog.get_logger().warning(
+        "policy changed in the new process of a takeover alone", policy=key.shown, reason=why
+    )
 
 
 def _dissolve(contents: PolicyState) -> None:

@@ -6,10 +6,15 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from unittest.mock import MagicMock
 
 import pytest
 
+from limiter.levels import Setting
 from proxy import takeover
+from proxy.policies.keys import PolicyKey, PolicyKind, Principal, rate_key
+from proxy.policies.service import MOST_BODY
+from proxy.policies.store import StoredChange
 from proxy.takeover import ENDS, READY, SocketLink, Successor, TakeoverError
 
 
@@ -68,6 +73,30 @@ async def test_silent_process_is_awaited(before: Before, monkeypatch: pytest.Mon
     before.link.close()
     await serving
     assert signalled == []
+
+
+async def test_changes_of_policies_reach_the_process_before(before: Before) -> None:
+    await before.open()
+    followed = list[tuple[StoredChange, Principal]]()
+    before.link.share(MagicMock(), lambda *change: followed.append(change))
+    author, body = Principal("ann", "10.0.0.1"), "\N{GRINNING FACE}" * MOST_BODY
+    large = StoredChange(PolicyKey(PolicyKind.BLOCK, "", "x" * 4200), body, body, "[]")
+    small = StoredChange(rate_key("publish", Setting.TENANT, "acme"), "1", None)
+    link = before.successor.link
+    assert [link.change(change, author) for change in (small, large, small)] == [True] * 3
+    await link.send(ENDS)
+    assert await before.link.hear(60) == ENDS
+    assert followed == [(small, author), (large, author), (small, author)]
+
+
+async def test_change_without_room_is_not_sent(before: Before) -> None:
+    link, author = before.successor.link, Principal("ann", "")
+    change = StoredChange(rate_key("publish", Setting.TENANT, "acme"), None, "x" * MOST_BODY)
+    assert not link.change(change, author), "there is no connection yet"
+    await before.open()
+    assert sum(link.change(change, author) for _ in range(1000)) < 100
+    long = StoredChange(change.key, None, "x" * 1_000_000)
+    assert not link.change(long, author)
 
 
 async def test_process_without_its_word_is_given_up(before: Before, monkeypatch: pytest.MonkeyPatch) -> None:

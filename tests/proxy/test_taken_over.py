@@ -19,7 +19,8 @@ import yaml
 
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_port
-from proxy.takeover import ABORT, GO, READY, Door
+from proxy.policies.bodies import kept_as_own
+from proxy.takeover import ABORT, GO, READY, SERVES, Door
 from tests.compliance.real_log import judged_compliant
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.waiting import PATIENCE_S, wait_for
@@ -358,6 +359,37 @@ def test_process_that_is_given_up_ends(tmp_path: Path, broker: str) -> None:
         asking.close()
         wait_for(lambda: given_up.exit_code == 1)
         assert "given this one up" in proxy.lines()
+
+
+def test_policy_of_the_new_process_holds_in_the_one_before(tmp_path: Path, broker: str) -> None:
+    """The test is the new process, and is killed before it reports that it serves."""
+    with in_place(tmp_path, broker) as proxy:
+        asking, descriptors = _offered(proxy)
+        asking.sendall(READY)
+        assert asking.recv(1) == GO
+        change = ["policy", "publish", "tenant", "public", None, kept_as_own({"messages": "7/s"}), None, "ann", ""]
+        asking.sendall(json.dumps(change).encode() + b"\n")
+        wait_for(lambda: '"policy changed"' in proxy.lines(), told=proxy.lines)
+        for each in descriptors:
+            os.close(each)
+        asking.close()
+        wait_for(lambda: proxy.admin.is_ready("/readyz"))
+        limits = proxy.admin.get_json("/sluice/explain", {"topic": "persistent://public/default/any"})
+        assert "'messages': 7" in str(limits)
+
+
+def test_new_process_tells_the_one_before_of_policies(tmp_path: Path, broker: str) -> None:
+    """The test is the process before."""
+    with in_place(tmp_path, broker, is_awaited=True) as proxy, asked(proxy) as (_, asking):
+        asking.sendall(b'{"v":1,"names":[]}')
+        assert asking.recv(1) == READY
+        asking.sendall(GO)
+        with asking.makefile("rb") as lines:
+            assert json.loads(lines.readline()) == ["word", SERVES.decode()]
+            proxy.admin.call(*CHANGE)
+            told = next(line for line in map(json.loads, lines) if line[0] == "policy")
+        assert told[1:5] == ["publish", "tenant", "public", None]
+        assert "9000/s" in told[5]
 
 
 def test_signal_replaces_and_two_at_once_take_turns(tmp_path: Path, broker: str) -> None:

@@ -69,7 +69,8 @@ class Run:
             lambda _changes, _now: self.around.append("after"),
             handlers={PolicyKind.BLOCK: kept},
         )
-        self.desk = BlockDesk(PolicyService(Policies(), FilePolicies({}, {}, {}), store, around, lambda: 7), kept)
+        self.service = PolicyService(Policies(), FilePolicies({}, {}, {}), store, around, lambda: 7)
+        self.desk = BlockDesk(self.service, kept)
 
     def _before(self) -> tuple[int, int]:
         self.around.append("before")
@@ -106,6 +107,18 @@ def test_a_block_is_on_disk_before_it_ends_anything() -> None:
         assert (outcome.rule, outcome.ended) == (Rule(ROLE, "too loud", 1000, "rest"), EndedByRule(1, 0))
         assert run.session.seen == [body(ROLE, Order("too loud", 1000))]
         assert run.around == [], "no limit changes"
+
+
+async def test_blocks_of_the_process_with_the_store_are_followed() -> None:
+    with run_of() as run:
+        kept = body(ROLE, Order("too loud", 1000))
+        run.service.follow(StoredChange(kept_key(ROLE), None, kept), ANN)
+        run.service.follow(StoredChange(kept_key(PRODUCER), "a block that never came here", None), ANN)
+        run.service.follow(StoredChange(kept_key(PRODUCER), None, body(PRODUCER, Order("", 1001))), ANN)
+        run.service.follow(StoredChange(kept_key(ROLE), kept, None), ANN)
+        await run.service.close()
+        assert run.rules() == [Rule(PRODUCER, "", 1001, "rest")]
+        assert len(run.session.seen) == 2
 
 
 def test_blocks_are_there_after_a_restart_until_they_are_taken_back(path: Path) -> None:

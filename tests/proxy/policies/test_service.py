@@ -14,7 +14,7 @@ from limiter.token_bucket import Limit, rate
 from proxy.policies.bodies import BodyError, PublishRate, kept_as_own, kept_as_pulsar_s
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import FilePolicies
-from proxy.policies.service import LAID_AT_ONCE, Around, PolicyService
+from proxy.policies.service import LAID_AT_ONCE, MOST_FOLLOWED, Around, PolicyService
 from proxy.policies.store import Store, StoredChange, StoreError
 from tests.proxy.policies.layered import ANN, a_service
 
@@ -324,3 +324,40 @@ def test_patterns_set_at_run_time_have_few_forms() -> None:
             set_limit("b" * 64 + "*")
         for tenant in ("other", "aa*", "bb*"):
             set_limit(tenant)  # of a form that others have
+
+
+async def test_change_of_the_process_with_the_store_is_followed(tmp_path: Path) -> None:
+    with shelf(path=tmp_path / "p.db") as lent:
+        lent.store.lend()
+        with pytest.raises(StoreError, match="takes over"):
+            await lent.service.change({_KEY: publish(10)}, _ANN)
+        with capture_logs() as logs:
+            lent.service.follow(StoredChange(_KEY, None, publish(20)), _ANN)
+            lent.service.follow(StoredChange(_KEY, publish(20), publish(30)), Principal("bob", ""))
+            for key, kept in _MANY.items():
+                lent.service.follow(StoredChange(key, None, kept), _ANN)
+            lent.service.follow(StoredChange(_KEY, publish(30), "no body"), _ANN)
+            lent.service.follow(StoredChange(rate_key("publish", Setting.TENANT, "acme"), None, publish(1)), _ANN)
+            await lent.service.close()
+        assert lent.messages() == 30
+        assert [lent.policies.get("publish", Setting.TOPIC, key.name) is not None for key in _MANY] == [True] * len(
+            _MANY
+        )
+        assert lent.policies.get("publish", Setting.TENANT, "acme") is not None, "a body that is none keeps none out"
+        changed = [line["by"] for line in logs if line["event"] == "policy changed"]
+        assert changed == ["ann", "bob", *["ann"] * (len(_MANY) + 1)]
+        refused = [line["policy"] for line in logs if line["log_level"] == "warning"]
+        assert refused == [str(_KEY)]
+        assert lent.store.room.problem("acme", 0, 0) == ""
+
+
+async def test_changes_that_wait_to_be_followed_are_bounded() -> None:
+    with shelf() as one, capture_logs() as logs:
+        for number in range(MOST_FOLLOWED + 2):
+            key = rate_key("publish", Setting.TENANT, f"t{number}")
+            one.service.follow(StoredChange(key, None, publish(1)), _ANN)
+        await one.service.close()
+        missed = [line["policy"] for line in logs if line["event"].endswith("of a takeover alone")]
+        assert missed == [f"publish tenant t{MOST_FOLLOWED}", f"publish tenant t{MOST_FOLLOWED + 1}"]
+        one.service.follow(StoredChange(_KEY, None, publish(5)), _ANN)
+        assert one.messages() is None, "a service that is closed follows nothing"
