@@ -58,14 +58,14 @@ class Addresses:
         """Accept clients and callers again, after `pause`; none is accepted after an error.
 
         Raises:
-            OSError: If the system has no descriptor for it.
+            OSError: If the system has no descriptor for it, or another program has an address by now.
         """
         try:
             await self._server.accept()
+            self.accept_callers()
         except OSError:
-            self._server.pause_accepting()
+            self.pause()
             raise
-        self.accept_callers()
 
     def sockets(self) -> Sockets:
         """Return all sockets, by the names of their addresses."""

@@ -11,7 +11,8 @@
 A policy that is set at the new process is in force in the other one as well, whose clients may be under it until they
 have left.
 
-Both have the sockets until the running process ends, so no connection is refused. A new process that is killed leaves
+Both have the sockets until the running process ends, so no connection is refused. An address that the new configuration
+lacks is shut at `go`. A new process that is killed leaves
 the running one as it was, whatever the step: it accepts clients again, and those stay that have not left. A new process
 that is stopped while the running one drains says so (`ends`), and both end. A running process that ends before `go`
 leaves the sockets to the new one, which sees the end of the connection. One that hangs while it drains is killed by the
@@ -20,7 +21,7 @@ one before has ended: so at most two share a limit.
 
 Until `go` a message is a byte; then it is a line of JSON, of which unknown ones are ignored.
 
-Source: unix(7), SCM_RIGHTS and SO_PEERCRED; pidfd_open(2)
+Source: unix(7), SCM_RIGHTS and SO_PEERCRED; pidfd_open(2); Linux, inet_shutdown of a socket that listens
 """
 
 import asyncio
@@ -537,6 +538,8 @@ class Successor:
     async def ready(self) -> None:
         """Report that this process can serve, and wait until it may; the two processes share limits then.
 
+        No process listens any more at the addresses whose sockets are not taken.
+
         Raises:
             TakeoverError: If the running process goes on without this one.
         """
@@ -555,6 +558,8 @@ class Successor:
         if not self.is_alone:
             await self.link.open()
         for unused in (each for group in self.sockets.values() for each in group):
+            with suppress(OSError):  # the process before has it as well, and listens again if it serves again
+                unused.shutdown(socket.SHUT_RDWR)
             unused.close()
 
     async def serves(self) -> None:

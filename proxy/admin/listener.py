@@ -382,8 +382,13 @@ class Listener:
         return endpoint._replace(port=self.sockets[0].getsockname()[1]).address
 
     def accept(self) -> None:
-        """Accept connections."""
+        """Accept connections.
+
+        Raises:
+            OSError: If the address was shut by the next process, which has ended, and another program has it now.
+        """
         for each in self.sockets:
+            each.listen(_BACKLOG)
             self._accepting.start(self._accept(each), "admin address")
 
     def pause_accepting(self) -> None:

@@ -11,11 +11,12 @@ from unittest.mock import MagicMock
 import pytest
 
 from limiter.levels import Setting
+from loadgen.real.process import free_port
 from proxy import takeover
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.service import MOST_BODY
 from proxy.policies.store import StoredChange
-from proxy.takeover import ENDS, READY, SocketLink, Successor, TakeoverError
+from proxy.takeover import ENDS, GO, READY, SocketLink, Successor, TakeoverError
 
 
 class Before:
@@ -73,6 +74,19 @@ async def test_silent_process_is_awaited(before: Before, monkeypatch: pytest.Mon
     before.link.close()
     await serving
     assert signalled == []
+
+
+async def test_socket_that_is_not_taken_is_shut(before: Before) -> None:
+    """The process before has a descriptor of it as well."""
+    with socket.create_server(("127.0.0.1", free_port())) as running, socket.create_server(("127.0.0.1", 0)) as kept:
+        before.successor.sockets["listen a"] = [running.dup()]
+        await before.link.send(GO)
+        await before.successor.ready()
+        socket.create_connection(kept.getsockname(), 60).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(running.getsockname(), 60)
+        running.listen()
+        socket.create_connection(running.getsockname(), 60).close()
 
 
 async def test_changes_of_policies_reach_the_process_before(before: Before) -> None:

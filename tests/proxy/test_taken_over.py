@@ -1,5 +1,6 @@
 """Real processes that take over from each other while clients of Pulsar publish and consume."""
 
+import asyncio
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ import yaml
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_port
 from proxy.policies.bodies import kept_as_own
-from proxy.takeover import ABORT, GO, READY, SERVES, Door
+from proxy.takeover import ABORT, GO, READY, SERVES, Door, Successor
 from tests.compliance.real_log import judged_compliant
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.waiting import PATIENCE_S, wait_for
@@ -376,6 +377,24 @@ def test_policy_of_the_new_process_holds_in_the_one_before(tmp_path: Path, broke
         wait_for(lambda: proxy.admin.is_ready("/readyz"))
         limits = proxy.admin.get_json("/sluice/explain", {"topic": "persistent://public/default/any"})
         assert "'messages': 7" in str(limits)
+
+
+async def test_address_that_is_dropped_is_shut(tmp_path: Path, broker: str) -> None:
+    """The test is a new process without an address; it is killed, and the one before opens all again."""
+    with in_place(tmp_path, broker) as proxy:
+        new = await asyncio.to_thread(Successor.ask, proxy.door, PATIENCE_S)
+        assert new is not None
+        host, _, port = proxy.address.partition(":")
+        assert sorted(name.split()[0] for name in new.sockets) == ["admin", "listen"]
+        await new.ready()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)), PATIENCE_S)
+        assert not proxy.admin.is_ready("/readyz")
+        new.link.close()
+        await asyncio.sleep(0)
+        await asyncio.to_thread(wait_for, lambda: proxy.admin.is_ready("/readyz"), told=proxy.lines)
+        with closing(new_client(proxy.address)) as client:
+            await asyncio.to_thread(client.create_producer, proxy.topic)
 
 
 def test_new_process_tells_the_one_before_of_policies(tmp_path: Path, broker: str) -> None:
