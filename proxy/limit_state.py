@@ -249,6 +249,11 @@ class LimitState:
             file.writelines(pieces)
 
 
+def name_of_process(proxy_id: str, index: int) -> str:
+    """Return the `proxy_id` of one of several processes."""
+    return f"{proxy_id}-{index}"
+
+
 def retire(folder: Path, proxy_id: str, processes: int) -> list[str]:
     """Remove the balances that a proxy has left under the names of another number of processes.
 
@@ -266,7 +271,7 @@ def retire(folder: Path, proxy_id: str, processes: int) -> list[str]:
     Raises:
         OSError: If the folder cannot be used.
     """
-    own = {proxy_id} if processes == 1 else {f"{proxy_id}-{index}" for index in range(processes)}
+    own = {proxy_id} if processes == 1 else {name_of_process(proxy_id, each) for each in range(processes)}
     family, removed = re.compile(rf"({re.escape(proxy_id)}(?:-\d+)?)\.limits"), list[str]()
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         named = family.fullmatch(path.name)

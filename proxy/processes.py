@@ -31,6 +31,7 @@ from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.rereading import ConfigFiles
 from proxy.config.sections import Fleet
 from proxy.kept_state import retire_others
+from proxy.limit_state import name_of_process
 from proxy.observe.operator_log import choose_form, set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
 from proxy.runtime import StartError, Tasks
@@ -108,7 +109,7 @@ def as_process(config: Config, index: int, ports: Sequence[int] = ()) -> Config:
             "listen": listen,
             "admin": address(config.admin),
             "metrics": address(config.metrics),
-            "proxy_id": f"{config.proxy_id}-{index}",
+            "proxy_id": name_of_process(config.proxy_id, index),
             "fleet": fleet,
             "max_connections": part(config.max_connections),
             "max_lookups_in_flight": part(config.max_lookups_in_flight),

@@ -160,7 +160,6 @@ class Streams:
         "_reopening",
         "_reply",
         "_requests",
-        "_stopped",
         "_to_broker",
         "_to_client",
         "_vacated",
@@ -201,8 +200,6 @@ class Streams:
         self._drops_from: dict[Stream, int] | None = None
         """When a consumer's held entries may be dropped again for a redelivery; None before the first one."""
         self._asked_at = -NANOS_PER_SECOND
-        self._stopped: list[Stream] | None = None
-        """Producers that accept nothing more, as their client leaves."""
         self._vacated: dict[Stream, None] | None = None
         """Streams that the proxy closes at the broker because it drains; None before the first one."""
         self._vacating = 0
@@ -597,17 +594,15 @@ class Streams:
         Held entries pass as before. The client gets no receipt for what is dropped, and sends it again when it has its
         producer elsewhere.
         """
-        self._stopped = stopped = self._stopped or []
         for number, stream in enumerate(list(self._to_broker.streams.values()), 1):
             if stream.held and stream.held[0].since <= until and stream.is_accepted:
                 stream.is_accepted = False
-                stopped.append(stream)
             if number % _LOOKED_AT_ONCE == 0:
                 yield
 
     def holds_stopped(self) -> bool:
         """Return whether a producer holds entries whose further ones are dropped."""
-        return any(stream.held for stream in self._stopped or ())
+        return any(stream.held and not stream.is_accepted for stream in self._to_broker.streams.values())
 
     def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
         """Close the streams of a direction at the broker, one in each step; they pass nothing more.
