@@ -66,6 +66,7 @@ WHOLE_ONLY = (
     "proxy/test_limits_over_restarts.py",
     "proxy/test_new_level.py", "proxy/test_plans_served.py", "proxy/test_running.py", "proxy/test_runtime.py",
     "proxy/test_service_manager.py", "proxy/test_several_processes.py", "proxy/test_taken_over.py",
+    "proxy/test_next_version.py",
     "real", "sluice/test_cli.py",
     "test_left_out.py", "test_processes.py", "test_same_examples.py", "test_wheel.py",
     # thousands of examples, of models and of requests
