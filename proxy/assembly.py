@@ -159,7 +159,7 @@ class Proxy:
             self._link = None if self.fleet is None else link_of(self.config, self.engine)
             kept_blocks = KeptBlocks(self.engine.blocklist)
             self.service = self._open_policies(_file_policies(config), kept_blocks)
-            self.sharing = LimitSharing(self.engine, self.service.follow)
+            self.sharing = LimitSharing(self.engine, self._follow)
             self._blocks = BlockDesk(self.service, kept_blocks)
             is_of_one_proxy = source.members > 0 and config.policies.topic is None
             self.policy_topic = _policy_topic(self.config, self.engine, self.service, is_of_one_proxy=is_of_one_proxy)
@@ -227,6 +227,11 @@ class Proxy:
     def _policy_changed(self, change: StoredChange, author: Principal, at: Moment) -> None:
         self._changes.changed(change, author, at)
         self.sharing.changed(change, author)
+
+    def _follow(self, change: StoredChange, author: Principal) -> None:
+        """Put a change in force that the process has stored that takes over, until this one ends."""
+        if self.readiness.is_accepting:
+            self.service.follow(change, author)
 
     def _policies_changed(self, changes: Iterable[Change], now: int) -> None:
         changed = list(changes)

@@ -435,8 +435,6 @@ class PolicyService(PolicyState):
             change: The change; those of one process are to come in their order.
             author: Its author there.
         """
-        if self.ending.is_set():
-            return
         if len(self._followed) >= MOST_FOLLOWED:
             _log_not_followed(change.key, f"{MOST_FOLLOWED} changes wait")
             return

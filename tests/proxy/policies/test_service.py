@@ -359,5 +359,3 @@ async def test_changes_that_wait_to_be_followed_are_bounded() -> None:
         await one.service.close()
         missed = [line["policy"] for line in logs if line["event"].endswith("of a takeover alone")]
         assert missed == [f"publish tenant t{MOST_FOLLOWED}", f"publish tenant t{MOST_FOLLOWED + 1}"]
-        one.service.follow(StoredChange(_KEY, None, publish(5)), _ANN)
-        assert one.messages() is None, "a service that is closed follows nothing"
