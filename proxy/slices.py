@@ -68,7 +68,7 @@ AT_ONCE: Final = {
     Work.POLICIES: 10,
     Work.ENDINGS: 25,
     Work.BLOCKS: 50,
-    Work.COMMANDS: 30,  # to open a stream takes up to 0.1 ms
+    Work.COMMANDS: 30,  # to open a stream takes up to 0.1 ms; long commands are several units (`units_of_command`)
     Work.ENTRIES: 400,  # at ten levels, the first of a stream in an interval takes 15 µs
     Work.RELEASES: 100,
     Work.REQUESTS: 50,
@@ -81,6 +81,8 @@ AT_ONCE: Final = {
     Work.MEMORY: 5,
 }
 """Units of each kind that fill a turn: 1 to 2 ms of work. Units of several kinds share the turn (`Slices.take_own`)."""
+_UNIT_BYTES: Final = 2048
+"""Bytes of a command that take as long as a unit: fields of two to six bytes each."""
 _BUDGET: Final = 1_000_000
 """What the units of a turn may cost; a unit of a kind costs its part of `AT_ONCE`."""
 _ROUNDS: Final = 4
@@ -92,6 +94,11 @@ _OVER: Final = object()
 
 def _nothing() -> None:
     pass
+
+
+def units_of_command(size: int) -> int:
+    """Return the units of `COMMANDS` that a command of so many bytes is."""
+    return 1 + size // _UNIT_BYTES
 
 
 class _Piece:
@@ -163,11 +170,11 @@ class Slices:
         """
         self._add(work, _Piece(units, then, self._report), later=later)
 
-    def take(self, work: Work) -> bool:
-        """Take a unit of this turn's budget for work that the caller does at once; return False if none is left."""
+    def take(self, work: Work, units: int = 1) -> bool:
+        """Take units of this turn's budget for work that the caller does at once; return False if none is left."""
         if self._left <= 0:
             return False
-        self._left -= _BUDGET // AT_ONCE[work]
+        self._left -= units * (_BUDGET // AT_ONCE[work])
         self._arm()
         return True
 

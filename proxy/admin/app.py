@@ -232,7 +232,7 @@ def _watching(metrics: MetricsPage, readiness: Readiness, *, is_open: bool = Fal
             return refusal(403, "limits=all is answered at the admin address: this one is open to all callers")
         await readiness.fresh()
         try:
-            text = await metrics.text(all_limits=all_limits)
+            text = await metrics.text(all_limits=all_limits, has_place=not is_open)
         except TooManyWaitError:
             return refusal(503, "too many wait for the metrics already: try again")
         except TooManyLimitsError as error:

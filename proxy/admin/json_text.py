@@ -1,5 +1,7 @@
 """The JSON of answers. Clients choose names, and an answer may be shown by a terminal, which obeys some characters."""
 
+import re
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -24,13 +26,37 @@ _ESCAPES: Final = {
 }
 
 
+_IS_OBEYED: Final = re.compile(f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in _OBEYED)}]")
+_PIECE: Final = 4096
+"""Characters that one call of C looks at: 0.02 to 0.5 ms, during which no other thread runs."""
+
+
 def json_of(value: Any) -> bytes:
     """Return the JSON of a value, without any character that a terminal obeys."""
     return escaped(msgspec.json.encode(value))
+
+
+def json_with(members: Mapping[str, Any], **lists: Iterable[bytes]) -> bytes:
+    """Return the JSON of an object whose last members are lists.
+
+    Args:
+        members: The other members.
+        lists: The values of each list, each as `json_of` returns it.
+    """
+    parts = [json_of(members)[1:-1]] if members else []
+    parts += [b'"%b":[%b]' % (name.encode(), b",".join(values)) for name, values in lists.items()]
+    return b"{%b}" % b",".join(parts)
 
 
 def escaped(text: bytes) -> bytes:
     """Return a JSON text with escapes in place of characters that a terminal obeys."""
     if text.isascii() and b"\x7f" not in text:
         return text
-    return text.decode().translate(_ESCAPES).encode()
+    read = text.decode()
+    return "".join([_escaped(read[at : at + _PIECE]) for at in range(0, len(read), _PIECE)]).encode()
+
+
+def _escaped(piece: str) -> str:
+    if (piece.isascii() and "\x7f" not in piece) or _IS_OBEYED.search(piece) is None:
+        return piece
+    return piece.translate(_ESCAPES)

@@ -392,16 +392,20 @@ class MetricsPage:
         self._shared = SharedWork(self._write, lambda text: _KEPT_S if len(text) > _NEVER_KEPT else 0.0)
         self._of_all = SharedWork(partial(self._write, all_limits=True), lambda _: 0.0)
 
-    async def text(self, *, all_limits: bool = False) -> bytes:
+    async def text(self, *, all_limits: bool = False, has_place: bool = False) -> bytes:
         """Return the text of now, or of a moment ago; that with all limits is never kept, as it may have 15 MB.
+
+        Args:
+            all_limits: Whether all limits are in it.
+            has_place: As for `SharedWork.get`.
 
         Raises:
             TooManyWaitError: If too many wait for it.
             TooManyLimitsError: If there are too many limits for `all_limits`.
         """
         if not all_limits:
-            return await self._shared.get()
-        text = await self._of_all.get()
+            return await self._shared.get(has_place=has_place)
+        text = await self._of_all.get(has_place=has_place)
         self._of_all.last = None
         return text
 

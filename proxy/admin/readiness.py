@@ -100,12 +100,8 @@ class BrokerHealth:
             await asyncio.wait_for(self._look.get(), _MOMENT_S if self.has_answered else None)
 
     async def asked(self) -> dict[str, BrokerAnswer]:
-        """Ask every broker, unless that was done just now; returns the answer of each.
-
-        Raises:
-            TooManyWaitError: If too many callers wait for the answers.
-        """
-        return await self._look.get()
+        """Ask every broker for a caller that has a place, unless that was done just now; returns the answer of each."""
+        return await self._look.get(has_place=True)
 
     def stop(self) -> None:
         """Ask no more."""
@@ -114,8 +110,7 @@ class BrokerHealth:
         self._forget_timer()
 
     async def _looked(self) -> None:
-        with suppress(TooManyWaitError):
-            await self._look.get()
+        await self._look.get(has_place=True)
 
     async def _ask_all(self) -> dict[str, BrokerAnswer]:
         while True:

@@ -6,11 +6,11 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 MOST_WAITING: Final = 32
-"""Callers that wait for one result; each has one of the places of the admin address."""
+"""Callers without a place at the admin address (`places.py`) that wait for one result."""
 
 
 class TooManyWaitError(Exception):
-    """As many callers wait for the result as may."""
+    """As many callers without a place wait for the result as may."""
 
 
 class SharedWork(Generic[T]):
@@ -29,31 +29,34 @@ class SharedWork(Generic[T]):
         self._until = 0.0
         self._task: asyncio.Task[T] | None = None
         self.waiting = 0
-        """Callers that wait now."""
+        """Callers without a place that wait now."""
 
     @property
     def is_under_way(self) -> bool:
         """Whether a result is being made."""
         return self._task is not None
 
-    async def get(self) -> T:
+    async def get(self, *, has_place: bool = False) -> T:
         """Return the result; the caller may leave, and the work goes on for the others.
 
+        Args:
+            has_place: The caller has a place, or is this process; so it need not share the bound with strangers.
+
         Raises:
-            TooManyWaitError: If as many wait as may.
+            TooManyWaitError: If as many wait as may, and the caller has no place.
             Exception: What the work raises.
         """
         if self.last is not None and asyncio.get_running_loop().time() < self._until:
             return self.last
-        if self.waiting >= MOST_WAITING:
+        if self.waiting >= MOST_WAITING and not has_place:
             raise TooManyWaitError
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._do(), name="shared work")
-        self.waiting += 1
+        self.waiting += not has_place
         try:
             return await asyncio.shield(self._task)
         finally:
-            self.waiting -= 1
+            self.waiting -= not has_place
 
     def forget(self) -> None:
         """Hand the latest result out no more."""

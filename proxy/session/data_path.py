@@ -30,7 +30,7 @@ from proxy.counters import Counters
 from proxy.refusals import TooMuchUnfinishedError
 from proxy.session.responses import Rejections
 from proxy.session.transport import Bytes, PauseReason, PeerTransport, Receiver, SocketWriter, Throttled
-from proxy.slices import Slices, Work
+from proxy.slices import Slices, Work, units_of_command
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
 """Maps (type, BaseCommand, whole frame) to the frame that is passed on: the same, another, or None."""
@@ -534,7 +534,7 @@ class DataPath(Receiver):
         return self._partial is not None
 
     def _feed_cut(self, chunk: bytes, size: int, now: int, *, has_turn: bool = False) -> None:
-        """Cut a chunk into frames, and handle each; `has_turn`: its turn has come, however much others have done."""
+        """Cut a chunk into frames, and handle each; `has_turn`: the first command is handled now in any case."""
         data, pieces = self.scanner.cut(chunk, size)
         if len(pieces) <= FEW_STREAMS or self._slices is None:
             self._take_pieces(data, pieces, now, has_turn=has_turn)
@@ -546,10 +546,12 @@ class DataPath(Receiver):
         end, commands = self.scanner.end, 0
         for piece in pieces:
             is_heavy = piece.kind not in self._light
-            if is_heavy and self._yields_before_command(has_turn=has_turn):
-                self._set_aside(data[piece.start : end])
-                self.scanner.restart()
-                return
+            if is_heavy:
+                if self._yields_before_command(piece.stop - piece.start, has_turn=has_turn):
+                    self._set_aside(data[piece.start : end])
+                    self.scanner.restart()
+                    return
+                has_turn = False
             self._take_piece(data, piece, now, is_last=piece.stop == end)
             commands += is_heavy
             if commands == MOST_COMMANDS and piece.stop < end:
@@ -621,12 +623,12 @@ class DataPath(Receiver):
             with self._slices.measure(_COMMANDS):
                 self._command(data, piece, is_last=is_last)
 
-    def _yields_before_command(self, *, has_turn: bool) -> bool:
+    def _yields_before_command(self, size: int, *, has_turn: bool) -> bool:
         """Return whether a command waits for another turn: those of all connections have used up this one.
 
-        A connection whose turn has come handles it all the same, and so does one that cannot stop inside a frame.
+        A connection whose turn has come handles one all the same, and so does one that cannot stop inside a frame.
         """
-        if self._slices is None or self._slices.take(_COMMANDS) or has_turn:
+        if self._slices is None or self._slices.take(_COMMANDS, units_of_command(size)) or has_turn:
             return False
         if self.writer.mid_frame or self.keeps_the_rest:
             return False

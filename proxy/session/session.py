@@ -38,7 +38,7 @@ from proxy.session.handshake import GREETINGS, LONGEST_KNOWN, WELCOMES, Greeting
 from proxy.session.identity import SessionIdentity
 from proxy.session.proxy_headers import ProxyHeaders
 from proxy.session.transport import PauseReason, PeerTransport, TransportOwner
-from proxy.slices import Work
+from proxy.slices import Work, units_of_command
 from proxy.tls.transport import TlsFailure
 
 _MAX_FRAME = max_frame_size(DEFAULT_MAX_MESSAGE_SIZE)
@@ -507,6 +507,7 @@ class Session(TransportOwner):
             return
         self._connect, self._unhandled = greeting.frame, self._unhandled[greeting.size :]
         self.connection.client_version = greeting.client_version
+        self._engine.slices.take(_COMMANDS, units_of_command(greeting.size) - 1)  # its arrival is one
         self._identify(greeting)
 
     def _identify(self, greeting: Greeting) -> None:

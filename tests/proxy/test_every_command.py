@@ -12,6 +12,7 @@ from protocol.pulsar_pb2 import BaseCommand
 from proxy.session.data_path import MOST_COMMANDS
 from proxy.slices import AT_ONCE, Work
 from tests.proxy.conversation import World, publisher
+from tests.proxy.wire import varint
 
 COUNT = 1000
 ENTRIES = {"SEND", "MESSAGE"}
@@ -74,6 +75,46 @@ def test_a_turn_handles_few_commands(make_world: Callable[..., World], side: str
     handled = handled_in_turns(make_world(), side, frame_of(kind))
     if kind not in LIGHT:
         assert max(handled, default=0) <= AT_ONCE[Work.COMMANDS] + MOST_COMMANDS
+
+
+LONG = 60 * 1024
+
+
+def long_frame_of(kind: str) -> bytes:
+    """Return the same with some thousand small fields, which a reader has to look at."""
+    command = BaseCommand(type=kind)
+    number = command.DESCRIPTOR.fields_by_name[kind.lower()].number
+    body = filled(getattr(command, kind.lower())).SerializeToString() + (varint(90 << 3) + b"\0") * (LONG // 3)
+    content = BaseCommand(type=kind).SerializeToString() + varint(number << 3 | 2) + varint(len(body)) + body
+    return SIZES.pack(len(content) + 4, len(content)) + content
+
+
+@pytest.mark.parametrize("side", ["client", "broker"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.lower() in BaseCommand.DESCRIPTOR.fields_by_name])
+def test_a_turn_handles_few_long_commands(make_world: Callable[..., World], side: str, kind: str) -> None:
+    """Each connection has several, all in one turn; each handled command fills a turn."""
+    world, frame = make_world(), long_frame_of(kind)
+    pairs = [publisher(world) for _ in range(8)]
+    paths: list[Any] = [
+        getattr(session.forwarding, "to_broker" if side == "client" else "to_client") for session in world.sessions
+    ]
+    handled, left = list[int](), 4 * len(pairs)
+
+    def turned() -> None:
+        nonlocal left
+        now = sum(-(-len(path.backlog) // len(frame)) for path in paths)
+        if not any(path.is_over for path in paths):
+            handled.append(left - now)
+        left = now
+
+    def come() -> None:
+        for client, broker in pairs:
+            (client if side == "client" else broker).transport.receive(frame * 4)
+
+    world.loop.turned = turned
+    world.loop.run(come)
+    if kind not in LIGHT:
+        assert max(handled, default=0) <= 2
 
 
 def test_the_commands_are_those_of_the_protocol() -> None:

@@ -8,7 +8,7 @@ from aiohttp import web
 from msgspec import Meta
 
 from proxy.admin.handlers import JSON, Text, asked, caller_of, described, encoded_each, explaining, sent
-from proxy.admin.json_text import json_of
+from proxy.admin.json_text import json_with
 from proxy.block_rules import (
     MOST_NAME,
     MOST_REASON,
@@ -112,7 +112,7 @@ class BlockRest:
         """List every rule in force; `lifted` are those of the file that were unblocked at run time."""
         rules, lifted = self._blocklist.rules.all(), self._blocklist.lifted()
         shown = [await encoded_each(self._slices, map(self._one, some)) for some in (rules, lifted)]
-        body = json_of(dict(zip(("blocks", "lifted"), shown, strict=True)))
+        body = json_with({}, blocks=shown[0], lifted=shown[1])
         return await sent(request, body, {"Content-Type": JSON})
 
     @described({200: Blocked}, body=Body)

@@ -6,8 +6,7 @@ from typing import TypedDict, cast
 from aiohttp import web
 
 from proxy.admin.handlers import described, explaining
-from proxy.admin.refusals import refusal
-from proxy.admin.shared_work import SharedWork, TooManyWaitError
+from proxy.admin.shared_work import SharedWork
 from proxy.checkup import Checkup, Finding, Severity
 
 _KEPT_S = 1.0
@@ -50,10 +49,7 @@ class DoctorRest:
     @described({200: Findings}, refuses=(503,))
     async def examine(self, _request: web.Request) -> web.StreamResponse:
         """Examine the process: brokers, clocks, certificates, states, bounds of the machine, folders, fleet, limits."""
-        try:
-            found = await self._shared.get()
-        except TooManyWaitError:
-            return refusal(503, "too many wait for the examination already: try again")
+        found = await self._shared.get(has_place=True)
         answer: Findings = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
             "findings": cast("list[ShownFinding]", [each._asdict() for each in found]),

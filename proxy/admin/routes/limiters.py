@@ -25,7 +25,7 @@ from proxy.admin.handlers import (
     sent,
 )
 from proxy.admin.in_force import FullestLimits, ShownInForce, shown_in_force
-from proxy.admin.json_text import json_of
+from proxy.admin.json_text import json_with
 from proxy.admin.routes.streams import SEARCH
 from proxy.observe.limit_history import STEP_S, LimitHistory
 from proxy.policies.keys import LONGEST
@@ -129,8 +129,8 @@ class LimiterRest:
         await slices.done(Work.REQUESTS, units())
         chosen = fullest.first()
         shown = await encoded_each(slices, (_shown(limiter, at) for limiter in chosen))
-        sums = {"monotonic_ms": at / 1e6, "limiters": shown, "left_out": fullest.added - len(chosen)}
-        return await sent(request, json_of(sums), {"Content-Type": JSON})
+        sums = {"monotonic_ms": at / 1e6, "left_out": fullest.added - len(chosen)}
+        return await sent(request, json_with(sums, limiters=shown), {"Content-Type": JSON})
 
     @described({200: LimitHour}, query=_ONE)
     async def get_history(self, request: web.Request) -> web.Response:

@@ -33,7 +33,7 @@ from proxy.admin.handlers import (
     tagged,
 )
 from proxy.admin.in_force import LimitInForce, LimitsInForce, ShownDegraded, ShownInForce, ShownShares
-from proxy.admin.json_text import json_of
+from proxy.admin.json_text import json_of, json_with
 from proxy.admin.refusals import refusal
 from proxy.bulk import let_go
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
@@ -238,15 +238,9 @@ def _page(
     in_force: LimitInForce,
 ) -> bytes:
     """Return a page of limits."""
-    answer: LimitsPage = {
-        "limits": [
-            _shown(target, value, author_of(contents, target, value.origin), in_force) for target, value in shown
-        ],
-        "shares": shares,
-        "left_out": left_out,
-        "next": " ".join(shown[-1][0]) if left_out else None,
-    }
-    return json_of(answer)
+    page = {"shares": shares, "left_out": left_out, "next": " ".join(shown[-1][0]) if left_out else None}
+    limits = (_shown(target, value, author_of(contents, target, value.origin), in_force) for target, value in shown)
+    return json_with(page, limits=map(json_of, limits))
 
 
 def _target(query: Query) -> PolicyTarget:

@@ -28,7 +28,7 @@ from proxy.admin.handlers import (
     json_text,
     sent,
 )
-from proxy.admin.json_text import escaped, json_of
+from proxy.admin.json_text import escaped, json_of, json_with
 from proxy.block_rules import Block, each_once
 from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.config.limits import Limits
@@ -359,8 +359,7 @@ class AuditRest:
         return await sent(request, await asyncio.to_thread(self._page, most), {"Content-Type": JSON})
 
     def _page(self, most: int) -> bytes:
-        answer: AuditPage = {"changes": [_shown(audited) for audited in self._store.audited(most)]}
-        return json_of(answer)
+        return json_with({}, changes=(json_of(_shown(audited)) for audited in self._store.audited(most)))
 
 
 def _shown(audited: Audited) -> AuditedChange:

@@ -11,7 +11,7 @@ from fleet.coordinator import Coordinator
 from fleet.messages import Quota
 from fleet.shares import UNBOUNDED
 from proxy.admin.handlers import JSON, Number, asked, described, encoded_each, explaining, sent
-from proxy.admin.json_text import json_of
+from proxy.admin.json_text import json_with
 from proxy.admin.refusals import refusal
 from proxy.fleet.member_limits import MemberLimit
 from proxy.fleet.policy_topic import LastChange, PolicyTopic, TopicState
@@ -194,7 +194,10 @@ class FleetRest:
         if self._fleet is None:
             return refusal(404, "this proxy is in no fleet: its configuration has no section fleet")
         growing = await self._growing(self._fleet, most)
-        body = json_of(_shown(self._fleet, self._policies) | growing)
+        members = _shown(self._fleet, self._policies)
+        if growing["fleet_limits"] is None:
+            members["fleet_limits"] = growing.pop("fleet_limits")
+        body = json_with(members, **growing)
         return await sent(request, body, {"Content-Type": JSON})
 
     async def _growing(self, service: FleetService, most: int) -> dict[str, Any]:

@@ -22,8 +22,8 @@ class Desk:
         self.begun.append(self.loop.create_future())
         return await self.begun[-1]
 
-    def ask(self, times: int = 1) -> list["asyncio.Task[int]"]:
-        return [self.loop.run(self.loop.create_task, self.shared.get()) for _ in range(times)]
+    def ask(self, times: int = 1, *, has_place: bool = False) -> list["asyncio.Task[int]"]:
+        return [self.loop.run(self.loop.create_task, self.shared.get(has_place=has_place)) for _ in range(times)]
 
     def end(self, result: int) -> None:
         self.loop.run(self.begun[-1].set_result, result)
@@ -68,6 +68,15 @@ def test_more_than_may_wait_are_refused_at_once(desk: Desk) -> None:
     assert [isinstance(each.exception(), TooManyWaitError) for each in asked[MOST_WAITING:]] == [True] * 3
     desk.end(1)
     assert asked[0].result() == 1
+
+
+def test_strangers_keep_no_caller_with_a_place_out(desk: Desk) -> None:
+    strangers, (own,) = desk.ask(MOST_WAITING), desk.ask(has_place=True)
+    desk.ask(2 * MOST_WAITING, has_place=True)
+    assert desk.shared.waiting == MOST_WAITING
+    desk.end(1)
+    assert [each.result() for each in (*strangers, own)] == [1] * (MOST_WAITING + 1)
+    assert desk.shared.waiting == 0
 
 
 def test_caller_that_leaves_ends_no_work_of_others(desk: Desk) -> None:
