@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from operator import or_
 from types import UnionType
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -239,6 +239,7 @@ def all_fields() -> dict[str, Any]:
     return merged
 
 
+@cache
 def arrow_schema() -> pa.Schema:
     """Return the row that a line is kept as: `kind` and every field of every kind."""
     fields = [

@@ -7,11 +7,12 @@ some range of numbers in all of these files. So all copies of a line meet in one
 
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import msgspec
@@ -34,11 +35,15 @@ TASK_ROWS = 2**19
 """Rows of one task, and so of one new file; in columns they take less than a kilobyte each."""
 TASK_BYTES = 256 * 2**20
 """Bytes of Parquet files that one task reads, unless one file is larger."""
+TASK_FILES = 1024
+"""Files that one task reads: to open one takes as long as to read thousands of rows."""
 ABANDONED = timedelta(days=2)
 """The age at which a day is closed though a run has not come past it: its proxy is gone."""
 _ORDER = ("tenant", "namespace", *BOOT, "seq")
 """The order of the rows of one kind."""
 _GROUP_ROWS = 128 * 1024
+_SMALL_ROWS = 4096
+"""Files of no more rows are read whole: each column by itself takes longer."""
 _TEXTS = [column.name for column in ROWS if column.type == pa.string()]
 # Texts by their numbers, as Parquet has them: they are neither spelt out nor looked up again.
 _NUMBERED = pa.schema(
@@ -129,6 +134,11 @@ class _Unit(NamedTuple):
     file: str = ""
     numbers: NumberRange | None = None
 
+    @property
+    def amounts(self) -> tuple[int, int, int]:
+        """Rows, bytes and files."""
+        return self.rows, self.size, bool(self.file)
+
 
 def plan(places: JobPlaces, ledger: Ledger, day: str) -> list[CompactionTask]:
     """Return the tasks that together take each line of a day that the ledger names once.
@@ -161,7 +171,7 @@ def plan(places: JobPlaces, ledger: Ledger, day: str) -> list[CompactionTask]:
         for at, end in pairwise(cuts):
             units.append(_Unit(span.read // pieces, 0, numbers=NumberRange(*run, at, end - 1)))
     tasks = []
-    for own in storage.in_parts(units, lambda unit: (unit.rows, unit.size), (TASK_ROWS, TASK_BYTES)):
+    for own in storage.in_parts(units, attrgetter("amounts"), (TASK_ROWS, TASK_BYTES, TASK_FILES)):
         numbers = [unit.numbers for unit in own if unit.numbers]
         files = [name for name in doubled if any(_may_have(runs_of[name], each) for each in numbers)]
         tasks.append(CompactionTask([unit.file for unit in own if unit.file], files, numbers))
@@ -180,22 +190,21 @@ def _may_have(runs: Runs, numbers: NumberRange) -> bool:
 
 
 class _Lines(NamedTuple):
-    """Lines of one row group of a file.
+    """Lines of one row group of a file, or of several small files.
 
     Args:
-        file: The file.
-        group: The row group.
-        chosen: Which of its rows.
+        read: Reads some of the columns.
+        there: All columns.
+        chosen: Which of the rows.
     """
 
-    file: pq.ParquetFile
-    group: int
+    read: Callable[[list[str]], pa.Table]
+    there: Collection[str]
     chosen: Bools
 
     def columns(self, names: Iterable[str]) -> pa.Table:
-        """Read columns, as far as the file has them."""
-        there = self.file.schema_arrow.names
-        table = self.file.read_row_group(self.group, [name for name in names if name in there], use_threads=False)
+        """Read columns, as far as they are there."""
+        table = self.read([name for name in names if name in self.there])
         return table if self.chosen.all() else table.filter(pa.array(self.chosen))
 
     def of(self, chosen: Bools) -> "_Lines":
@@ -233,13 +242,23 @@ def _write(numbered: tuple[int, CompactionTask], *, out: str, day: str, attempt:
 
 
 def _groups(places: JobPlaces, day: str, table: str, names: Iterable[str]) -> Iterator[_Lines]:
+    small: list[pa.Table] = []
     for name in names:
         source = storage.at_random(places.part(table, day, name))
         metadata = pq.read_metadata(source)
-        texts = [column for column in metadata.schema.to_arrow_schema().names if column in _TEXTS]
+        there = metadata.schema.to_arrow_schema().names
+        texts = [column for column in there if column in _TEXTS]
         file = pq.ParquetFile(source, metadata=metadata, read_dictionary=texts, coerce_int96_timestamp_unit="us")
+        if metadata.num_rows <= _SMALL_ROWS:
+            small.append(file.read(use_threads=False))
+            file.close()
+            continue
         for group in range(file.num_row_groups):
-            yield _Lines(file, group, np.ones(file.metadata.row_group(group).num_rows, bool))
+            rows = file.metadata.row_group(group).num_rows
+            yield _Lines(partial(file.read_row_group, group, use_threads=False), there, np.ones(rows, bool))
+    if small:
+        together = pa.concat_tables(small, promote_options="permissive").unify_dictionaries().combine_chunks()
+        yield _Lines(together.select, together.column_names, np.ones(len(together), bool))
 
 
 def _of_ranges(groups: Iterable[_Lines], ranges: Sequence[NumberRange]) -> Iterator[_Lines]:

@@ -30,6 +30,7 @@ BLOCK_BYTES = 4 * 2**20
 """Bytes of lines that are read at once."""
 ROWS_AT_ONCE = 128 * 1024
 """Rows that are kept before they are written, about a kilobyte each."""
+_FEW_ROWS = 4096
 NO_DAY = "1970-01-01"
 """The day of the malformed lines of a file without a record."""
 _UNSAFE = re.compile(rb"[^A-Za-z0-9._=-]")
@@ -216,7 +217,6 @@ class PartWriter:
         if not self._count:
             return
         rows = pa.concat_tables(self._rows)
-        self._rows, self._count = [], 0
         by_day = facts_of(rows)
         days = rows["start"].cast(pa.date32()).cast(pa.string()) if len(by_day) > 1 else None
         for day, facts in by_day.items():
@@ -224,9 +224,12 @@ class PartWriter:
             of_day = rows if days is None else rows.filter(pc.equal(days, day))
             self._part("rows", day, ROWS).write_table(of_day)
             self._part(MINUTES_OF_FILES, day, MINUTES).write_table(by_minute(of_day))
+        self._rows, self._count = [], 0
 
     def _part(self, table: str, day: str, schema: pa.Schema) -> pq.ParquetWriter:
         if (table, day) not in self._parts:
             buffer = pa.BufferOutputStream()
-            self._parts[table, day] = buffer, pq.ParquetWriter(buffer, schema, compression="zstd")
+            # Of few rows each column has a few bytes: to pack them takes longer than all else, and makes them no fewer.
+            compression = "zstd" if self._count > _FEW_ROWS else "none"
+            self._parts[table, day] = buffer, pq.ParquetWriter(buffer, schema, compression=compression)
         return self._parts[table, day][1]

@@ -9,7 +9,7 @@ import pytest
 from compliance.line_reader import ROWS
 from compliance.stream import compaction
 from compliance.stream import log_file as module
-from compliance.stream.compaction import closed_days, compact
+from compliance.stream.compaction import CompactionTask, NumberRange, closed_days, compact, plan
 from compliance.stream.folder import load
 from compliance.stream.log_file import JobPlaces, read_log_file
 from compliance.stream.options import Job, Sink, Source
@@ -83,6 +83,32 @@ def test_tasks_have_few_rows_and_all_copies_of_a_line(spark, tmp_path, job, monk
     *others, largest = sorted(rows.num_rows for rows in of_tasks)
     assert (largest, max(others) <= most) == (len(files["e"]), True)
     assert all(rows.equals(rows.sort_by([(name, "ascending") for name in rows.column_names])) for rows in of_tasks)
+
+
+def test_small_files_give_the_same_as_large_ones(tmp_path, monkeypatch):
+    lines, places = over_midnight(), JobPlaces(str(tmp_path / "out"))
+    for number in range(4):
+        part = [*lines[number * 7 : number * 7 + 10], b"torn"]
+        write_file(tmp_path / "log", f"{number}.jsonl", part)
+        read_log_file(f"{tmp_path}/log/{number}.jsonl", places.out)
+    everything = NumberRange("p", "boot-1", 0, 1000)
+    task = CompactionTask(["0"], ["1", "2", "3"], [everything], ["0", "1"])
+    made = []
+    for most in (0, 5, 4096):
+        monkeypatch.setattr(compaction, "_SMALL_ROWS", most)
+        written = compaction._write((0, task), out=places.out, day=DAY, attempt=f"try{most}")
+        files = {table: f"{compaction.staged(places, table, DAY)}/{name}.parquet" for table, name in written}
+        made.append({table: pq.read_table(file).to_pylist() for table, file in files.items()})
+    assert {table: len(rows) for table, rows in made[0].items()} == {"rows": 33, "copies": 6, "malformed": 2}
+    assert made[0] == made[1] == made[2]
+
+
+def test_many_small_files_are_several_tasks(tmp_path, job, monkeypatch):
+    monkeypatch.setattr(compaction, "TASK_FILES", 3)
+    for number, line in enumerate(over_midnight()[:8]):
+        write_file(tmp_path / "log", f"{number}.jsonl", [line])
+        read_log_file(f"{tmp_path}/log/{number}.jsonl", job.out)
+    assert [len(task.rows) for task in plan(job.places, load(job.places), DAY)] == [3, 3, 2]
 
 
 def test_rows_of_a_batch_that_was_given_up_are_in_no_table(spark, tmp_path, job):
