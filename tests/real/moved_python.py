@@ -79,7 +79,7 @@ class MovedTopic:
 
     def _fail(self, cause: object) -> None:
         self.failed += 1
-        print(f"{self._kind}: {cause}", flush=True)
+        _tell(f"{self._kind}: {cause}")
 
     def _acknowledge(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
         self._take(consumer, message)
@@ -95,6 +95,11 @@ class MovedTopic:
                 self.disordered += 1
             self.got.add(number)
             self._last[key] = max(self._last[key], number)
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _opened(url: str, prefix: str, of_client: int, kinds: Sequence[str]) -> Iterator[MovedTopic]:
@@ -118,7 +123,7 @@ def main(url: str, prefix: str, pause_ms: str, of_client: str, *kinds: str) -> N
     over = threading.Event()
     publisher = threading.Thread(target=_publish, args=(topics, int(pause_ms) / 1e3, over))
     publisher.start()
-    print("ready", flush=True)
+    _tell("ready")
     while sys.stdin.readline() == "begin\n":
         for topic in topics:
             topic.longest = 0.0
@@ -129,7 +134,7 @@ def main(url: str, prefix: str, pause_ms: str, of_client: str, *kinds: str) -> N
     names = ("sent", "failed", "twice", "disordered")
     counts = {name: sum(getattr(topic, name) for topic in topics) for name in names}
     counts |= {"lacking": counts["sent"] - sum(len(topic.got) for topic in topics), "longest": longest}
-    print(*itertools.chain.from_iterable(counts.items()), flush=True)
+    _tell(" ".join(f"{name} {count}" for name, count in counts.items()))
     os._exit(0)  # to close the clients is no part of it
 
 
