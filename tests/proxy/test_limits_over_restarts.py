@@ -1,8 +1,12 @@
-"""A real process that is killed and ended again and again gives no second burst: a broker counts what it receives."""
+"""Real processes that are killed and ended again and again give no second burst: a broker counts what it receives."""
 
 import json
+import os
+import signal
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +14,17 @@ import pulsar
 import pytest
 
 from tests.loadgen.standin.conftest import new_client, running_broker
+from tests.proxy.test_taken_over import LIMIT, LIMITED, LIMITS, InPlace, held_over, in_place
+from tests.real.demand import publishing
+from tests.real.receiving_end import ReceivingEnd
 from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.real.traffic import open_sender
 from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/often"
 RATE, BURST, FLOOD, ENOUGH = 20, 500, 300, 5
+REST_S = 5.0
+"""In which the bucket of `LIMITED` is full."""
 
 
 def _flood(sluice: SluiceProcess, how: str) -> None:
@@ -67,3 +77,55 @@ def test_process_ended_and_killed_passes_its_rate_and_no_burst(tmp_path: Path) -
 @pytest.mark.on_request
 def test_process_killed_50_times_passes_its_rate_and_no_burst(tmp_path: Path) -> None:
     _run_often(tmp_path, ["kill"] * 50)
+
+
+def _knows(proxy: InPlace, members: int) -> bool:
+    return bool(proxy.admin.get_json("/sluice/fleet")["members_known"] == members)
+
+
+def _roll(members: list[InPlace]) -> None:
+    """Drain each member, and start it again, one after the other."""
+    for member in members:
+        before = member.processes[-1]
+        os.kill(before.pid, signal.SIGTERM)
+        wait_for(lambda process=before: process.exit_code == 0, told=member.lines)  # type: ignore[misc]
+        member.start()
+        wait_for(partial(member.admin.is_ready, "/readyz"), told=member.lines)
+        for each in members:
+            wait_for(partial(_knows, each, len(members)), told=member.lines)
+
+
+def test_limit_holds_in_each_interval_of_a_roll(tmp_path: Path) -> None:
+    """Two members of a fleet share it. The load goes on through the roll, rests until the buckets are full, and comes back.
+
+    One of the members coordinates, and the other one is the coordinator when it comes back.
+    """
+    with running_broker() as (_, address), ExitStack() as opened:
+        members = list[InPlace]()
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            fleet = {"proxy_id": name, "fleet": {"name": "rolled"}}
+            members.append(opened.enter_context(in_place(tmp_path / name, address, limits=LIMITS, **fleet)))
+        for each in members:
+            wait_for(partial(_knows, each, 2), told=each.lines)
+        end = opened.enter_context(
+            ReceivingEnd(f"pulsar://{address}", LIMITED, lambda: chain.from_iterable(each.pids() for each in members))
+        )
+        senders = []
+        for number in range(4):
+            turn = [members[number % 2].address, members[1 - number % 2].address]
+            client = opened.enter_context(closing(new_client(",".join(turn))))
+            senders.append(open_sender(client, LIMITED, f"sender-{number}", send_timeout_millis=0))
+        end.rest(REST_S)
+        with publishing(*senders, pending=LIMIT // 2):
+            end.wait_for_more(2 * LIMIT)
+            _roll(members)
+            end.wait_for_more(LIMIT)
+        end.rest(REST_S)
+        with publishing(*senders, pending=LIMIT // 2):
+            end.wait_for_more(2 * LIMIT)
+        for sender in senders:
+            sender.producer.flush()
+            assert not sender.errors
+        wait_for(lambda: len(end.arrivals) >= sum(len(sender.sent) for sender in senders))
+        assert end.excess(held_over(len(members), len(members))) <= 0
