@@ -96,9 +96,9 @@ def _roll(members: list[InPlace]) -> None:
 
 
 def test_limit_holds_in_each_interval_of_a_roll(tmp_path: Path) -> None:
-    """Two members of a fleet share it. The load goes on through the roll, rests until the buckets are full, and comes back.
+    """Two members of a fleet share it. The load goes on through the roll, and comes back when the buckets are full.
 
-    One of the members coordinates, and the other one is the coordinator when it comes back.
+    The member that is rolled last is the coordinator.
     """
     with running_broker() as (_, address), ExitStack() as opened:
         members = list[InPlace]()
