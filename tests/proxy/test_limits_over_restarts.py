@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import subprocess
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -52,11 +54,15 @@ def _found(folder: Path) -> list[str]:
     return [events[line["event"]] for line in lines if line.get("event") in events]
 
 
-def _run_often(folder: Path, ends: list[str]) -> None:
-    config = {
-        "drain": {"state": str(folder / "state"), "delay": 0, "period": 0.2, "timeout": 1},
+def _config(state: Path) -> dict[str, Any]:
+    return {
+        "drain": {"state": str(state), "delay": 0, "period": 0.2, "timeout": 1},
         "limits": {"topics": {TOPIC: {"publish": {"messages": f"{RATE}/s", "burst_messages": BURST}}}},
     }
+
+
+def _run_often(folder: Path, ends: list[str]) -> None:
+    config = _config(folder / "state")
     counts = folder / "counts.json"
     with running_broker("--counts", str(counts)) as (broker, address):
         began = time.monotonic()
@@ -77,6 +83,53 @@ def test_process_ended_and_killed_passes_its_rate_and_no_burst(tmp_path: Path) -
 @pytest.mark.on_request
 def test_process_killed_50_times_passes_its_rate_and_no_burst(tmp_path: Path) -> None:
     _run_often(tmp_path, ["kill"] * 50)
+
+
+@contextmanager
+def _small_disk(folder: Path) -> Iterator[None]:
+    """A folder with a file system of its own, which a few files fill."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def _fill(file: Path) -> None:
+    with suppress(OSError), file.open("wb", buffering=0) as filled:
+        while filled.write(bytes(512)):
+            pass
+
+
+def test_full_disk_at_the_end_of_a_drain_gives_no_burst(tmp_path: Path) -> None:
+    """It is full when the first run ends, and through the second one; both say that the next run begins empty."""
+    state, rest = tmp_path / "state", tmp_path / "state" / "rest"
+    config = _config(state)
+    with _small_disk(state), running_broker("--counts", str(tmp_path / "counts.json")) as (broker, address):
+        began = time.monotonic()
+        for run in range(3):
+            if run == 2:
+                rest.unlink()
+            sluice = start_sluice(tmp_path, f"pulsar://{address}", config, env={"SLUICE_DRAIN__TIMEOUT": "1"})
+            if run == 0:
+                _fill(rest)
+            _flood(sluice, "end")
+        lasted = time.monotonic() - began
+        broker.terminate()
+        broker.wait(30)
+    passed = json.loads((tmp_path / "counts.json").read_text())["topics"][TOPIC]["received_messages"]
+    assert 3 * ENOUGH <= passed <= RATE * lasted + 3
+    lost = "balances of limits are not kept: the next run begins with empty buckets"
+    full = "when this run began: it cannot be written: No space left on device"
+    lines = [json.loads(line) for line in (tmp_path / "sluice.log").read_text().splitlines()]
+    assert [line["error"] for line in lines if line["event"] == lost] == ["No space left on device", full]
+    assert [line["outcome"] for line in lines if line["event"] == "drained"]
+    assert _found(tmp_path) == ["empty"] * 3
 
 
 def _knows(proxy: InPlace, members: int) -> bool:
