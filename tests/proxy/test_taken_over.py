@@ -286,6 +286,25 @@ def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str)
         assert load.troubles == []
 
 
+def test_nonsense_of_a_new_process_changes_nothing(tmp_path: Path, broker: str) -> None:
+    """It may serve, and talks as no version does."""
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
+        asking, descriptors = _offered(proxy)
+        asking.sendall(READY)
+        assert asking.recv(1) == GO
+        for each in descriptors:
+            os.close(each)
+        wrong = b'["hand",["publish","topic","t","t","n"],-1,[1],0,0,0]\n["ask"]\n{}\n\xff\n'
+        with asking, suppress(BrokenPipeError, ConnectionResetError):
+            asking.sendall(wrong * 1000 + b"x" * 1_000_000 + b"\n" + wrong)
+        wait_for(lambda: _may_be_changed(proxy))
+        reached = len(load.received)
+        wait_for(lambda: len(load.received) > reached + 100)
+        proxy.take_over()
+        load.end()
+        assert load.troubles == []
+
+
 def test_killed_new_process_gives_its_clients_back(tmp_path: Path, broker: str) -> None:
     """It serves when it is killed, and the process before drains: that one serves again, and can be taken over."""
     with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
