@@ -28,11 +28,12 @@ from tests.real.receiving_end import ReceivingEnd
 from tests.real.traffic import open_sender
 from tests.waiting import PATIENCE_S, wait_for
 
-LIMITED = "persistent://public/default/limited"
+LIMITED, DELIVERED = "persistent://public/default/limited", "persistent://public/default/delivered"
 RATE = 100
 LIMIT, BURST = 20, 100
 """Low and high: what a slow machine delays is far less than a second burst."""
-LIMITS = {"topics": {LIMITED: {"publish": {"messages": f"{LIMIT}/s", "burst_messages": BURST}}}}
+_LIMIT = {"messages": f"{LIMIT}/s", "burst_messages": BURST}
+LIMITS = {"topics": {LIMITED: {"publish": _LIMIT}, DELIVERED: {"dispatch": _LIMIT}}}
 THIS = (sys.executable, "-m", "sluice")
 CHANGE = "PUT", "/sluice/limits?direction=publish&setting=tenant&name=public", {"messages": "9000/s"}
 
@@ -225,6 +226,20 @@ def test_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) 
         assert [sender.errors for sender in senders] == [{}, {}]
         proxy.processes[-1].stop()
     assert judged_compliant(tmp_path / "access-log") == {"publish"}
+
+
+def test_delivery_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) -> None:
+    """At a consumer that has a backlog all the time."""
+    with in_place(tmp_path, broker, limits=LIMITS) as proxy, closing(new_client(broker)) as direct:
+        with ReceivingEnd(f"pulsar://{proxy.address}", DELIVERED, proxy.pids) as end:
+            end.rest(BURST / LIMIT)
+            sender = open_sender(direct, DELIVERED, "sender", batching_enabled=False)
+            sender.send_all([b"%d" % number for number in range(20 * BURST)])
+            end.wait_for_more(BURST)
+            for _ in range(2):
+                proxy.take_over()
+                end.wait_for_more(LIMIT)
+        assert end.excess(held_over(2)) <= 0
 
 
 def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: str) -> None:
