@@ -118,9 +118,12 @@ class Member(LimitedProxy):
         assert value is not None
         return value
 
-    def leave(self) -> None:
+    def end_streams(self) -> None:
         self.have_producers(0)
         self.registry.close(self.consumer, self.clock())
+
+    def leave(self) -> None:
+        self.end_streams()
         self.leaving = asyncio.get_running_loop().create_task(self.fleet.stop())
 
     def die(self) -> None:
@@ -130,6 +133,7 @@ class Member(LimitedProxy):
         self.link.hub = Hub(self.clock)
         if led and links:
             links[0].callbacks.on_lead()  # the broker elects the next one when the connection ends
+        self.end_streams()
 
 
 class Excess:
