@@ -18,7 +18,7 @@ import pytest
 
 from proxy.takeover import GO, READY, Door
 from tests.loadgen.standin.conftest import new_client, running_broker
-from tests.proxy.test_taken_over import BURST, LIMIT, LIMITED, LIMITS, InPlace, held_over, in_place
+from tests.proxy.test_taken_over import BURST, FILLED_S, LIMIT, LIMITED, LIMITS, InPlace, held_over, in_place
 from tests.real.demand import publishing
 from tests.real.receiving_end import ReceivingEnd
 from tests.real.traffic import digest, open_sender
@@ -107,7 +107,7 @@ def loaded(proxy: InPlace, broker: str) -> Iterator[ReceivingEnd]:
     """Publish more than the limit, with a client that goes on when its connection ends; no message may be lost."""
     with ReceivingEnd(f"pulsar://{broker}", LIMITED, proxy.pids) as end, closing(new_client(proxy.address)) as client:
         sender = open_sender(client, LIMITED, "sender", send_timeout_millis=0)
-        end.rest(BURST / LIMIT)
+        end.rest(FILLED_S)
         with publishing(sender, pending=LIMIT):
             end.wait_for_more(BURST)
             yield end

@@ -16,7 +16,7 @@ import pulsar
 import pytest
 
 from tests.loadgen.standin.conftest import new_client, running_broker
-from tests.proxy.test_taken_over import LIMIT, LIMITED, LIMITS, InPlace, held_over, in_place
+from tests.proxy.test_taken_over import FILLED_S, LIMIT, LIMITED, LIMITS, InPlace, held_over, in_place
 from tests.real.demand import publishing
 from tests.real.receiving_end import ReceivingEnd
 from tests.real.sluice_process import SluiceProcess, start_sluice
@@ -25,8 +25,6 @@ from tests.waiting import wait_for
 
 TOPIC = "persistent://public/default/often"
 RATE, BURST, FLOOD, ENOUGH = 20, 500, 300, 5
-REST_S = 5.0
-"""In which the bucket of `LIMITED` is full."""
 
 
 def _flood(sluice: SluiceProcess, how: str) -> None:
@@ -169,12 +167,12 @@ def test_limit_holds_in_each_interval_of_a_roll(tmp_path: Path) -> None:
             turn = [members[number % 2].address, members[1 - number % 2].address]
             client = opened.enter_context(closing(new_client(",".join(turn))))
             senders.append(open_sender(client, LIMITED, f"sender-{number}", send_timeout_millis=0))
-        end.rest(REST_S)
+        end.rest(FILLED_S)
         with publishing(*senders, pending=LIMIT // 2):
             end.wait_for_more(2 * LIMIT)
             _roll(members)
             end.wait_for_more(LIMIT)
-        end.rest(REST_S)
+        end.rest(FILLED_S)
         with publishing(*senders, pending=LIMIT // 2):
             end.wait_for_more(2 * LIMIT)
         for sender in senders:

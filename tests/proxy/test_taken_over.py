@@ -32,6 +32,8 @@ LIMITED, DELIVERED = "persistent://public/default/limited", "persistent://public
 RATE = 100
 LIMIT, BURST = 20, 100
 """Low and high: what a slow machine delays is far less than a second burst."""
+FILLED_S = BURST / LIMIT
+"""In which a bucket is full."""
 _LIMIT = {"messages": f"{LIMIT}/s", "burst_messages": BURST}
 LIMITS = {"topics": {LIMITED: {"publish": _LIMIT}, DELIVERED: {"dispatch": _LIMIT}}}
 THIS = (sys.executable, "-m", "sluice")
@@ -197,7 +199,7 @@ def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -
 
 def held_over(restarts: int, members: int = 1) -> Held:
     """The bound of `LIMITS` at the broker: each restart may have an entry more, the last one of its process."""
-    return Held([Step(0.0, LIMIT, BURST / LIMIT)], members + restarts)
+    return Held([Step(0.0, LIMIT, FILLED_S)], members + restarts)
 
 
 def test_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) -> None:
@@ -206,14 +208,14 @@ def test_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) 
         end = opened.enter_context(ReceivingEnd(f"pulsar://{broker}", LIMITED, proxy.pids))
         client = opened.enter_context(closing(new_client(proxy.address)))
         senders = [open_sender(client, LIMITED, f"sender-{number}") for number in range(2)]
-        end.rest(BURST / LIMIT)
+        end.rest(FILLED_S)
         with publishing(*senders, pending=LIMIT):
             end.wait_for_more(BURST)
             begun, passed = time.monotonic(), len(end.arrivals)
             proxy.take_over()
             end.wait_for_more(LIMIT)
         assert len(end.arrivals) - passed >= LIMIT * (time.monotonic() - begun) * 0.8
-        end.rest(BURST / LIMIT)
+        end.rest(FILLED_S)
         after = proxy.start("--takeover")
         wait_for(lambda: '"serving"' in after.log_path.read_text(), told=proxy.lines)
         with publishing(*senders, pending=LIMIT):
@@ -232,7 +234,7 @@ def test_delivery_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, brok
     """At a consumer that has a backlog all the time."""
     with in_place(tmp_path, broker, limits=LIMITS) as proxy, closing(new_client(broker)) as direct:
         with ReceivingEnd(f"pulsar://{proxy.address}", DELIVERED, proxy.pids) as end:
-            end.rest(BURST / LIMIT)
+            end.rest(FILLED_S)
             sender = open_sender(direct, DELIVERED, "sender", batching_enabled=False)
             sender.send_all([b"%d" % number for number in range(20 * BURST)])
             end.wait_for_more(BURST)
