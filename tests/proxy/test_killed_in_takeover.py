@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 
@@ -51,17 +51,16 @@ class Between:
         command = [sys.executable, "-c", f"import socket; socket.socket(fileno={self._listening.fileno()}).listen()"]
         subprocess.run(command, check=True, pass_fds=[self._listening.fileno()])
         self._listening.setblocking(True)
-        self._open = ExitStack()
+        self._connections: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
 
     def pass_on(self, last: Step) -> None:
-        """Pass on what comes up to a step, and return then; afterwards the ends of both connections are passed on."""
+        """Pass on what comes up to a step, and return then; what comes about limits goes on until `close`."""
         to_new, _ = self._listening.accept()
         self._listening.close()
         to_running = self._aside.connect(PATIENCE_S)
         assert to_running is not None
-        self._open.enter_context(to_new)
-        self._open.enter_context(to_running)
+        self._connections += to_new, to_running
         content, descriptors, _, _ = socket.recv_fds(to_running, 65_536, 253)
         socket.send_fds(to_new, [content], descriptors)
         for each in descriptors:
@@ -91,9 +90,13 @@ class Between:
 
     def close(self) -> None:
         """End both connections."""
-        for each in self._threads:
-            each.join(0.1)
-        self._open.close()
+        for connection in self._connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        for connection in self._connections:
+            connection.close()
 
 
 @pytest.fixture

@@ -58,13 +58,17 @@ class ReceivingEnd:
             time.sleep(left)
 
     def excess(self, held: Held) -> float:
-        """Return the messages above a bound: of the worst interval, or of all that arrived; at most 0 if it is kept.
+        """Return the messages above a bound in the worst interval; at most 0 if it is kept.
 
         An arrival was late by no more than a probe of that time, and than its process waited for a processor.
         """
         arrivals = list(self.arrivals)
         late = Lateness({0: Probes(list(self._probes))}, {"": list(self._waits.values())})
-        return max(held.worst_excess(arrivals, late), held.excess_since(self._began, arrivals))
+        return max(held.worst_excess(arrivals, late), self.excess_since_begin(held))
+
+    def excess_since_begin(self, held: Held) -> float:
+        """Return the same of all intervals that begin with the block: it depends on no delay."""
+        return held.excess_since(self._began, list(self.arrivals))
 
     @staticmethod
     def _noting(entries: list[Entry]) -> Callable[[pulsar.Consumer, pulsar.Message], None]:
