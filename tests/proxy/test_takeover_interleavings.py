@@ -7,7 +7,6 @@ the connection between them, and the time: a message that is awaited may come la
 import os
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -61,7 +60,7 @@ class ModelProcess:
     def __init__(self, name: str, world: "World") -> None:
         self.name = name
         self.is_alive = True
-        self.accepts = self.listens = self.hangs = self.is_leaving = self.has_ended_in_order = False
+        self.accepts = self.listens = self.hangs = self.is_leaving = False
         self.inbox = deque[Any]()
         self.history: list[str] = []
         self.sent: list[bytes] = []
@@ -106,7 +105,8 @@ class ModelProcess:
         self.is_alive, self.waits_for = False, None
 
     def close(self) -> None:
-        """As a link: nothing, as its end is that of the process."""
+        """As a link: its end is that of the process; what the new one has of the old process is closed then."""
+        self._world.is_released = True
 
     def stop(self) -> None:
         """End the course, which has not come to its end."""
@@ -228,7 +228,6 @@ class ModelProcess:
                 self.post((share, LEFT))
             self.post(FirstBalances())
             self.post(ENDS)
-        self.has_ended_in_order = True
         self.end()
 
 
@@ -240,12 +239,12 @@ class World:
     """The two processes, from the moment in which the new one has connected."""
 
     def __init__(self) -> None:
-        self.has_beaten = self.is_stopped = False
+        self.has_beaten = self.is_stopped = self.is_released = False
         self.left = dict(MOST)
         self.old, self.new = ModelProcess("old", self), ModelProcess("new", self)
         self.old.accepts = self.old.listens = self.old.has_whole = True
         self.old.serve_client()
-        self._process = os.dup(0)
+        self._process = os.open(os.devnull, os.O_RDONLY)
         # Its link is put into its place: the sockets of a takeover are none here.
         self._successor = Successor(cast("Any", None), {}, self._process)
         self._successor.link = cast("SocketLink", self.new)
@@ -394,7 +393,7 @@ class World:
     def close(self) -> None:
         for each in (self.old, self.new):
             each.stop()
-        with suppress(OSError):
+        if not self.is_released:
             os.close(self._process)
 
 
