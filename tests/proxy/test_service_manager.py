@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import struct
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ def test_process_that_is_taken_over_names_the_next_one(manager: socket.socket, t
     addresses = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--broker", "pulsar://127.0.0.1:1")
     environment = {"NOTIFY_SOCKET": manager.getsockname(), **DRAIN, **state}
     proxy = TetheredProcess([*SLUICE, "serve", *addresses], tmp_path / "log", environment)
-    with manager:
+    with manager, ExitStack() as ending:
+        ending.callback(proxy.kill)
         before, report = heard_from(manager)
         assert report == "READY=1"
         os.kill(before, signal.SIGUSR2)
@@ -70,7 +72,6 @@ def test_process_that_is_taken_over_names_the_next_one(manager: socket.socket, t
         os.kill(after, signal.SIGTERM)
         assert heard_from(manager) == (after, "STOPPING=1")
         wait_for(lambda: proxy.log_path.read_text().count('"ended"') == 2, told=proxy.last_lines)
-        proxy.kill()
 
 
 async def test_no_signs_of_life_are_sent_unless_asked(manager: socket.socket) -> None:
