@@ -109,6 +109,9 @@ class TakeoverLink(Protocol):
     async def open(self) -> None:
         """Let both processes talk of limits from now on."""
 
+    def beat(self) -> None:
+        """Give the new process a sign of life."""
+
 
 class Predecessor(Protocol):
     """The parts of the running process that the next one takes, or shares until this one has ended."""
@@ -186,6 +189,7 @@ class Handover:
         await self._predecessor.give()
         await self._link.send(GO)
         await self._link.open()
+        self._link.beat()  # a process that hangs before its first one is taken for one of a version that gives none
         try:
             if await self._link.hear(SERVE_S) != SERVES:
                 raise TakeoverError("the new process has ended before it served")

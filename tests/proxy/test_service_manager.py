@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import socket
+import struct
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,7 @@ import pytest
 from loadgen.real.process import TetheredProcess
 from proxy.service_manager import ServiceManager
 from tests.deploy.pod import SLUICE
+from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -36,6 +40,38 @@ def test_started_proxy_reports_ready_alive_and_stopping(processes: int, manager:
         while reports[-1] != b"STOPPING=1":
             reports.append(manager.recv(1000))
         assert {*reports[:-1]} <= {b"WATCHDOG=1"}
+
+
+DRAIN = {"SLUICE_DRAIN__DELAY": "0", "SLUICE_DRAIN__PERIOD": "0", "SLUICE_DRAIN__TIMEOUT": "4"}
+_CREDENTIALS = struct.Struct("3i")
+
+
+def heard_from(manager: socket.socket) -> tuple[int, str]:
+    """Return the id of the process that reports next, and its report."""
+    content, ancillary, _, _ = manager.recvmsg(1000, socket.CMSG_SPACE(_CREDENTIALS.size))
+    ((_, _, credentials),) = ancillary
+    return _CREDENTIALS.unpack(credentials)[0], content.decode()
+
+
+def test_process_that_is_taken_over_names_the_next_one(manager: socket.socket, tmp_path: Path) -> None:
+    """By its own report, as systemd takes none of another process; and it does not report its end as the service's."""
+    manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    state = {"SLUICE_DRAIN__STATE": str(tmp_path / "state"), "SLUICE_PROXY_ID": "front"}
+    addresses = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--broker", "pulsar://127.0.0.1:1")
+    environment = {"NOTIFY_SOCKET": manager.getsockname(), **DRAIN, **state}
+    proxy = TetheredProcess([*SLUICE, "serve", *addresses], tmp_path / "log", environment)
+    with manager, ExitStack() as ending:
+        ending.callback(proxy.kill)
+        before, report = heard_from(manager)
+        assert report == "READY=1"
+        os.kill(before, signal.SIGUSR2)
+        reports = [heard_from(manager), heard_from(manager)]
+        (after,) = {process for process, _ in reports} - {before}
+        assert set(reports) == {(after, "READY=1"), (before, f"MAINPID={after}")}, proxy.last_lines()
+        wait_for(lambda: "takeover is over" in proxy.log_path.read_text(), told=proxy.last_lines)
+        os.kill(after, signal.SIGTERM)
+        assert heard_from(manager) == (after, "STOPPING=1")
+        wait_for(lambda: proxy.log_path.read_text().count('"ended"') == 2, told=proxy.last_lines)
 
 
 async def test_no_signs_of_life_are_sent_unless_asked(manager: socket.socket) -> None:

@@ -26,10 +26,14 @@ from loadgen.real.process import TetheredProcess, free_ports
 from proxy.config.model import Config
 from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ChildProcess, ParentLink, Spec, as_process, next_pause
 from tests.loadgen.standin.conftest import new_client, running_broker
+from tests.proxy.test_taken_over import BURST, FILLED_S, LIMITED, LIMITS, held_over
 from tests.proxy.wire import connect
 from tests.real.arrivals import Line
+from tests.real.demand import publishing
+from tests.real.receiving_end import ReceivingEnd
 from tests.real.sluice_process import launch_sluice
 from tests.real.steadiness import jain
+from tests.real.traffic import open_sender
 from tests.waiting import PATIENCE_S, until, wait_for
 
 LIMIT = {"tenants": {"acme": {"publish": {"messages": "100/s"}}}}
@@ -474,3 +478,31 @@ def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> 
     assert several.parent.stop(30) == 0
     assert not any(map(is_alive, pids))
     assert len(several.lines("ended")) == 4, "each process and the parent ends in order"
+
+
+def test_limit_holds_in_each_interval_while_all_are_replaced(start: Start) -> None:
+    """Each next process begins while the one before drains."""
+    several = start(DRAIN, limits=LIMITS, fleet={"name": "replaced"})
+    several.wait_for("all processes serve")
+    for index in range(2):
+        several.wait_members(index)
+    with ExitStack() as opened:
+        pids = [several.pid(index) for index in range(2)]
+        end = opened.enter_context(ReceivingEnd(f"pulsar://{several.broker}", LIMITED, lambda: list(pids)))
+        clients = [opened.enter_context(closing(new_client(several.address))) for _ in range(4)]
+        senders = [
+            open_sender(client, LIMITED, f"sender-{number}", send_timeout_millis=0)
+            for number, client in enumerate(clients)
+        ]
+        end.rest(FILLED_S)
+        with publishing(*senders, pending=10):
+            end.wait_for_more(BURST // 2)
+            os.kill(several.parent.pid, signal.SIGUSR2)
+            several.wait_for("all processes are replaced")
+            pids += [several.pid(index) for index in range(2)]
+            end.wait_for_more(BURST // 2)
+        for sender in senders:
+            sender.producer.flush()
+            assert not sender.errors
+        assert end.excess(held_over(2, 2)) <= 0
+    assert several.parent.stop(30) == 0

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,10 +24,20 @@ from proxy.policies.bodies import kept_as_own
 from proxy.takeover import ABORT, GO, READY, SERVES, Door, Successor
 from tests.compliance.real_log import judged_compliant
 from tests.loadgen.standin.conftest import new_client, running_broker
+from tests.real.broker_record import Held, Step
+from tests.real.demand import publishing
+from tests.real.receiving_end import ReceivingEnd
+from tests.real.traffic import open_sender
 from tests.waiting import PATIENCE_S, wait_for
 
-LIMITED = "persistent://public/default/limited"
+LIMITED, DELIVERED = "persistent://public/default/limited", "persistent://public/default/delivered"
 RATE = 100
+LIMIT, BURST = 20, 100
+"""Low and high: what a slow machine delays is far less than a second burst."""
+FILLED_S = BURST / LIMIT
+"""In which a bucket is full."""
+_LIMIT = {"messages": f"{LIMIT}/s", "burst_messages": BURST}
+LIMITS = {"topics": {LIMITED: {"publish": _LIMIT}, DELIVERED: {"dispatch": _LIMIT}}}
 THIS = (sys.executable, "-m", "sluice")
 CHANGE = "PUT", "/sluice/limits?direction=publish&setting=tenant&name=public", {"messages": "9000/s"}
 
@@ -44,7 +54,7 @@ class InPlace:
         self.admin = AdminClient(f"http://{admin}")
         self.door = Door(folder / "state", "front")
         self.processes: list[TetheredProcess] = []
-        settings = {
+        settings: dict[str, Any] = {
             "proxy_id": "front",
             "listen": self.address,
             "admin": admin,
@@ -53,7 +63,9 @@ class InPlace:
             "policies": {"store": str(folder / "policies.db")},
             "access_log": {"dir": str(folder / "access-log")},
         }
-        (folder / "sluice.yaml").write_text(yaml.safe_dump(settings | config))
+        settings |= config
+        (folder / "sluice.yaml").write_text(yaml.safe_dump(settings))
+        self._environment = {"SLUICE_DRAIN__TIMEOUT": str(settings["drain"]["timeout"])}
         if is_awaited:
             self.door.path.parent.mkdir()
             return
@@ -63,7 +75,7 @@ class InPlace:
     def start(self, *options: str, sluice: Sequence[str] = THIS) -> TetheredProcess:
         command = [*sluice, "serve", "--config", str(self.folder / "sluice.yaml"), *options]
         log = self.folder / f"sluice-{len(self.processes)}.log"
-        self.processes.append(TetheredProcess(command, log, {"SLUICE_DRAIN__TIMEOUT": "4"}))
+        self.processes.append(TetheredProcess(command, log, self._environment))
         return self.processes[-1]
 
     def take_over(self, sluice: Sequence[str] = THIS) -> None:
@@ -73,6 +85,10 @@ class InPlace:
         wait_for(lambda: before.exit_code is not None, told=self.lines)
         assert before.exit_code == 0, self.lines()
         wait_for(lambda: "takeover is over" in after.log_path.read_text())
+
+    def pids(self) -> list[int]:
+        """Return the ids of all its processes so far."""
+        return [process.pid for process in self.processes]
 
     def events(self) -> Counter[str]:
         return Counter(json.loads(line)["event"] for line in self.lines().splitlines() if line.startswith("{"))
@@ -183,29 +199,51 @@ def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -
         assert proxy.events()["drained"] == 2
 
 
-def test_limit_holds_over_processes_that_are_replaced(tmp_path: Path) -> None:
-    rate, burst, times = 50, 400, 2
-    limits = {"topics": {LIMITED: {"publish": {"messages": f"{rate}/s", "burst_messages": burst}}}}
-    counts = tmp_path / "counts.json"
-    with (
-        running_broker("--counts", str(counts)) as (broker, address),
-        in_place(tmp_path, address, limits=limits) as proxy,
-    ):
-        began = time.monotonic()
-        client = new_client(proxy.address)
-        producer = client.create_producer(LIMITED, batching_enabled=False, max_pending_messages=20_000)
-        for number in range(3_000):
-            producer.send_async(b"%d" % number, lambda *_: None)
-        for _ in range(times):
+def held_over(restarts: int, members: int = 1) -> Held:
+    """The bound of `LIMITS` at the broker: each restart may have an entry more, the last one of its process."""
+    return Held([Step(0.0, LIMIT, FILLED_S)], members + restarts)
+
+
+def test_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) -> None:
+    """One under load, and one at rest, after which the load begins while the two processes share a full bucket."""
+    with in_place(tmp_path, broker, limits=LIMITS) as proxy, ExitStack() as opened:
+        end = opened.enter_context(ReceivingEnd(f"pulsar://{broker}", LIMITED, proxy.pids))
+        client = opened.enter_context(closing(new_client(proxy.address)))
+        senders = [open_sender(client, LIMITED, f"sender-{number}") for number in range(2)]
+        end.rest(FILLED_S)
+        with publishing(*senders, pending=LIMIT):
+            end.wait_for_more(BURST)
+            begun, passed = time.monotonic(), len(end.arrivals)
             proxy.take_over()
-        lasted = time.monotonic() - began
-        proxy.stop()
-        client.shutdown()
-        broker.terminate()
-        broker.wait(30)
-    passed = json.loads(counts.read_text())["topics"][LIMITED]["received_messages"]
-    assert rate * lasted * 0.8 <= passed <= rate * (lasted + 2) + times + 1
+            end.wait_for_more(LIMIT)
+        assert len(end.arrivals) - passed >= LIMIT * (time.monotonic() - begun) * 0.8
+        end.rest(FILLED_S)
+        after = proxy.start("--takeover")
+        wait_for(lambda: '"serving"' in after.log_path.read_text(), told=proxy.lines)
+        with publishing(*senders, pending=LIMIT):
+            wait_for(lambda: "takeover is over" in after.log_path.read_text(), told=proxy.lines)
+            end.wait_for_more(BURST)
+        for sender in senders:
+            sender.producer.flush()
+        wait_for(lambda: len(end.arrivals) >= sum(len(sender.sent) for sender in senders))
+        assert end.excess(held_over(2)) <= 0
+        assert [sender.errors for sender in senders] == [{}, {}]
+        proxy.processes[-1].stop()
     assert judged_compliant(tmp_path / "access-log") == {"publish"}
+
+
+def test_delivery_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) -> None:
+    """At a consumer that has a backlog all the time."""
+    with in_place(tmp_path, broker, limits=LIMITS) as proxy, closing(new_client(broker)) as direct:
+        with ReceivingEnd(f"pulsar://{proxy.address}", DELIVERED, proxy.pids) as end:
+            end.rest(FILLED_S)
+            sender = open_sender(direct, DELIVERED, "sender", batching_enabled=False)
+            sender.send_all([b"%d" % number for number in range(20 * BURST)])
+            end.wait_for_more(BURST)
+            for _ in range(2):
+                proxy.take_over()
+                end.wait_for_more(LIMIT)
+        assert end.excess(held_over(2)) <= 0
 
 
 def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: str) -> None:
@@ -260,6 +298,25 @@ def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str)
                 os.close(each)
             asking.close()
             wait_for(lambda: _may_be_changed(proxy))
+        reached = len(load.received)
+        wait_for(lambda: len(load.received) > reached + 100)
+        proxy.take_over()
+        load.end()
+        assert load.troubles == []
+
+
+def test_nonsense_of_a_new_process_changes_nothing(tmp_path: Path, broker: str) -> None:
+    """It may serve, and talks as no version does."""
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
+        asking, descriptors = _offered(proxy)
+        asking.sendall(READY)
+        assert asking.recv(1) == GO
+        for each in descriptors:
+            os.close(each)
+        wrong = b'["hand",["publish","topic","t","t","n"],-1,[1],0,0,0]\n["ask"]\n{}\n\xff\n'
+        with asking, suppress(BrokenPipeError, ConnectionResetError):
+            asking.sendall(wrong * 1000 + b"x" * 1_000_000 + b"\n" + wrong)
+        wait_for(lambda: _may_be_changed(proxy))
         reached = len(load.received)
         wait_for(lambda: len(load.received) > reached + 100)
         proxy.take_over()

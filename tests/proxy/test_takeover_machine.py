@@ -67,6 +67,9 @@ class Script:
     async def open(self) -> None:
         assert self.went == [GO]
 
+    def beat(self) -> None:
+        assert self.went == [GO]
+
     async def hear(self, _patience_s: float) -> bytes:
         outcome = self._heard.pop(0) if self._heard else GONE
         if isinstance(outcome, Exception):

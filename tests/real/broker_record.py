@@ -259,15 +259,17 @@ class Step:
     Attributes:
         since: Seconds since 1970.
         rate: Messages per second.
+        burst_s: The seconds' worth that a limiter holds.
     """
 
     since: float
     rate: float
+    burst_s: float = BURST_S
 
     @property
     def burst(self) -> float:
-        """What a limiter holds by default."""
-        return max(1.0, self.rate * BURST_S)
+        """What a limiter holds."""
+        return max(1.0, self.rate * self.burst_s)
 
 
 @dataclass(frozen=True)

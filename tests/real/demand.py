@@ -12,7 +12,10 @@ from tests.waiting import wait_for
 
 @contextlib.contextmanager
 def publishing(*senders: Sender, per_s: float | None = None, pending: int = 100) -> Iterator[None]:
-    """Each sender publishes at a pace, or (None) as much as it can, with at most `pending` messages without receipt."""
+    """Each sender publishes at a pace, or (None) as much as it can, with at most `pending` messages without receipt.
+
+    At the begin it has none.
+    """
     ended = threading.Event()
     threads = [threading.Thread(target=_publish, args=(sender, per_s, pending, ended)) for sender in senders]
     for thread in threads:
@@ -37,9 +40,9 @@ def wait_for_more(senders: Sequence[Sender], more: int = 100, timeout_s: float =
 
 
 def _publish(sender: Sender, per_s: float | None, pending: int, ended: threading.Event) -> None:
-    begin = time.monotonic()
-    for index in itertools.count():
-        due = begin if per_s is None else begin + index / per_s
+    begin, first = time.monotonic(), len(sender.sent) + len(sender.failed)
+    for index in itertools.count(first):
+        due = begin if per_s is None else begin + (index - first) / per_s
         if ended.wait(max(0.0, due - time.monotonic())):
             return
         while index - len(sender.sent) - len(sender.failed) >= pending:

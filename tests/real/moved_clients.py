@@ -1,7 +1,8 @@
-"""Programs in Java and Go with the official clients, which publish and consume until they are ended."""
+"""Programs in Java, Go and Python with the official clients, which publish and consume until they are ended."""
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,9 +14,10 @@ from tests.real.publishers import go_program
 
 KINDS = ("Exclusive", "Shared", "Failover", "Key_Shared", "Reader", "Chunks", "Transactions")
 """The kinds of topics: types of subscriptions, and others."""
-OF_GO = KINDS[:-1]
-"""Those of the program in Go: its client tells of a transaction that has failed wherever a connection ends while one is
-begun or ended."""
+PYTHON, JAVA, GO = "python", "java", "go"
+OF_LANGUAGES = {PYTHON: KINDS[:-1], JAVA: KINDS, GO: KINDS[:-1]}
+"""Those of the program in each language. The client of Python has no transactions; that of Go tells of one that has
+failed wherever a connection ends while one is begun or ended."""
 STREAMS = {kind: 3 if kind in KINDS[1:4] else 2 for kind in KINDS}
 """The number of producers and consumers of a topic of each kind."""
 _OVER_INFO = re.compile(r"\b(WARN|ERROR|level=(?:warning|error))\b")
@@ -35,7 +37,7 @@ and about the producer that the broker has of that connection for a moment longe
 
 
 class MovedClients:
-    """A program of `MovedClients.java` or `moved/main.go`; it ends with the block.
+    """A program of `MovedClients.java`, `moved/main.go` or `moved_python.py`; it ends with the block.
 
     Args:
         command: The program and its arguments.
@@ -92,7 +94,7 @@ def service_url(language: str, addresses: Sequence[str]) -> str:
     Source: docs/operating.md, several in the service URL
     """
     of_go = [*(address for address in addresses for _ in range(2)), addresses[-1]]
-    named = of_go if language == "go" else addresses
+    named = of_go if language == GO else addresses
     return f"pulsar://{','.join(named)}"
 
 
@@ -103,14 +105,20 @@ def moved_clients(
     """Run one, and yield when its streams are open.
 
     Args:
-        language: `java` or `go`.
+        language: `java`, `go` or `python`.
         url: The service URL.
         output: A file for what it prints; its name begins the names of the topics.
         kinds: A topic of each kind.
         of_client: Topics of one client.
         pause_ms: Between two messages of a topic.
     """
-    command = [str(go_program("moved"))] if language == "go" else java_program("MovedClients")
+    match language:
+        case "python":
+            command = [sys.executable, "-m", "tests.real.moved_python"]
+        case "go":
+            command = [str(go_program("moved"))]
+        case _:
+            command = java_program("MovedClients")
     topics = f"persistent://public/default/moved-{output.parent.name}-{output.stem}-"
     numbers = [str(pause_ms), str(of_client)]
     program = MovedClients([*command, url, topics, *numbers, *kinds], output)
