@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy import takeover
+from proxy.server import Sockets
 from proxy.takeover import ENDS, READY, SocketLink, Successor, TakeoverError
 
 
@@ -23,7 +24,7 @@ class Before:
         ours.setblocking(False)
         theirs.setblocking(False)
         self.link = SocketLink(ours)
-        self.successor = Successor(theirs, {}, os.pidfd_open(self.process.pid))
+        self.successor = Successor(theirs, Sockets(), os.pidfd_open(self.process.pid))
 
     async def open(self) -> None:
         await self.link.open()
