@@ -230,6 +230,7 @@ class Proxy:
     def _policies_changed(self, changes: Iterable[Change], now: int) -> None:
         changed = list(changes)
         self.engine.policies_changed(changed, now)
+        self._collector.policies_changed()
         self.engine.slices.run(Work.SCRAPES, self.totals.expecting_changed(changed), later=True)
 
     def _make_reloader(self) -> Reloader:
