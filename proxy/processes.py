@@ -295,7 +295,9 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config, given
 
 def _of_process(given: Sockets, config: Config, index: int) -> dict[str, list[int]]:
     """Return the descriptors that one of the processes gets: all of `listen`, and those of its own addresses."""
-    own = {f"{key} {endpoint}" for key, process, endpoint in addresses_of(config) if key == "listen" or process == index}
+    own = {
+        f"{key} {endpoint}" for key, process, endpoint in addresses_of(config) if key == "listen" or process == index
+    }
     return {name: [each.fileno() for each in group] for name, group in given.by_name.items() if name in own}
 
 

@@ -90,7 +90,10 @@ def run(
 
 
 async def _serve(
-    source: ConfigSource, parent: Parent | None, successor: Successor | None, given: Sockets | None
+    source: ConfigSource,
+    parent: Parent | None = None,
+    successor: Successor | None = None,
+    given: Sockets | None = None,
 ) -> None:
     with paused_collector():
         proxy = Proxy(source, successor, given)

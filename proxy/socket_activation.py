@@ -88,7 +88,9 @@ def by_address(given: list[GivenSocket], config: Config) -> Sockets:
         fitting = [address for address in addresses if each.key in {None, address[0]}]
         name = next((f"{key} {endpoint}" for key, endpoint, bound in fitting if own in bound), None)
         if name is None:
-            of_config = ", ".join(f"{key} {endpoint.address}" for key, endpoint, _ in fitting) or f"{each.key} is not set"
+            of_config = (
+                ", ".join(f"{key} {endpoint.address}" for key, endpoint, _ in fitting) or f"{each.key} is not set"
+            )
             raise StartError(
                 f"LISTEN_FDS: {each.label} of the service manager listens on {host_port(*own)}, which the "
                 f"configuration has not ({of_config}): write one address in both, ListenStream= and the configuration"

@@ -186,7 +186,10 @@ class Handover:
 
 
 class _Offer(msgspec.Struct, frozen=True):
-    """The first message; the sockets of each name come with it, in this order; earlier versions say not which are kept."""
+    """The first message; the sockets of each name come with it, in this order.
+
+    Earlier versions do not say which ones the service manager keeps.
+    """
 
     v: int
     names: list[tuple[str, int]]

@@ -174,7 +174,9 @@ def test_client_that_comes_when_time_is_short_is_closed(make_world: Make) -> Non
 
 
 @pytest.mark.parametrize(("cause", "is_left"), [(DrainCause.SIGTERM, True), (DrainCause.REST, False)])
-def test_queues_are_left_when_the_process_is_about_to_end(draining: Draining, cause: DrainCause, is_left: bool) -> None:
+def test_queues_are_left_when_the_process_is_about_to_end(
+    draining: Draining, cause: DrainCause, *, is_left: bool
+) -> None:
     """After another drain it goes on, and answers clients that come."""
     publisher(draining.world)
     draining.world.loop.run(draining.service.begin, cause)

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -164,7 +163,7 @@ class Manager:
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         command = [*THIS, "serve", "--config", str(self.folder / "sluice.yaml"), *options]
-        give = f"exec 3<&{self.listening.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=sluice.socket exec \"$@\""
+        give = f'exec 3<&{self.listening.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=sluice.socket exec "$@"'
         with (self.folder / "log").open("ab") as log:
             self.started.append(
                 subprocess.Popen(
