@@ -136,8 +136,8 @@ class StartCheck:
             if error is not None and error.errno == errno.EADDRINUSE and (not running or address in own):
                 is_taken = True
                 self.warnings.append(
-                    f"{key}: {endpoint.address}: is in use by another process, perhaps the proxy that this start "
-                    "replaces, or systemd, which gives it to a start; any other start needs it free"
+                    f"{key}: {endpoint.address}: is in use, perhaps by the proxy that this start replaces, or by "
+                    "systemd for it; any other start needs it free"
                 )
             elif error is not None:
                 self.problems.append(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}")
@@ -173,9 +173,10 @@ class StartCheck:
         except StoreError as error:
             self.problems.append(str(error))
             return
-        if is_locked:
-            findings = self.warnings if is_running else self.problems
-            findings.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
+        if is_locked and is_running:
+            self.warnings.append(f"policies.store: {store}: is in use, perhaps by the proxy that this start replaces")
+        elif is_locked:
+            self.problems.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
 
     def _look_at_address_key(self, key: Path | None) -> None:
         if key is not None:
