@@ -243,6 +243,9 @@ def test_processes_accept_from_one_given_socket(tmp_path: Path) -> None:
         os.kill(pids[0], signal.SIGSTOP)
         _is_served(manager.listening.getsockname())
         os.kill(pids[0], signal.SIGCONT)
+        parent.send_signal(signal.SIGUSR2)
+        manager.wait_for("all processes are replaced", 1)
+        _is_served(manager.listening.getsockname())
         parent.send_signal(signal.SIGTERM)
         assert parent.wait(PATIENCE_S) == 0, manager.log()
         with socket.create_connection(manager.listening.getsockname(), PATIENCE_S):
