@@ -21,6 +21,8 @@ FIRST: Final = 3
 """The first descriptor, SD_LISTEN_FDS_START."""
 _VARIABLES: Final = ("LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDS", "LISTEN_FDNAMES")
 _KEYS: Final = ("listen", "admin", "metrics")
+_MOST: Final = 1_000_000
+"""Descriptors of one process at most: more is a mistake."""
 
 
 class GivenSocket(NamedTuple):
@@ -50,7 +52,7 @@ def given_sockets(environment: MutableMapping[str, str], first: int = FIRST) -> 
     pid, _, count, listed = (environment.pop(name, "") for name in _VARIABLES)
     if pid != str(os.getpid()):
         return []
-    if not count.isdecimal():
+    if not count.isdecimal() or int(count) > _MOST:
         raise StartError(f"LISTEN_FDS: {count[:20]!r}: not a number of descriptors, see sd_listen_fds(3)")
     names = listed.split(":") if listed else [""] * int(count)
     if len(names) != int(count):

@@ -175,7 +175,7 @@ class LimitMetrics:
                 rank = (limiter in places, len(limiter.waiters) > 0, more, scope)
                 group = self._group(scope.level, scope.name, names[2])
                 groups[group].add(rank, limiter)
-                if group is _Group.NAMED and self._limit_of(*names):
+                if group is _Group.NAMED and self._chosen.has(*names[1:]) and self._limit_of(*names):
                     named_in_use.add(names)
             yield None
         self._before = used

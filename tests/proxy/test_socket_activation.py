@@ -127,6 +127,7 @@ def test_socket_that_listens_not_for_tcp_is_refused(family: int, kind: int) -> N
     [
         ({"LISTEN_FDS": "-1"}, "LISTEN_FDS: '-1': not a number"),
         ({"LISTEN_FDS": ""}, "LISTEN_FDS: '': not a number"),
+        ({"LISTEN_FDS": "9" * 30}, f"LISTEN_FDS: '{'9' * 20}': not a number"),
         ({"LISTEN_FDS": "2", "LISTEN_FDNAMES": "one"}, "LISTEN_FDNAMES: 1 names for 2 descriptors"),
     ],
 )

@@ -222,6 +222,17 @@ def test_partitions_of_a_topic_that_is_named_are_named(monkeypatch: pytest.Monke
     assert used_names({}, partition, chosen=f"topic {topic}") == [f"{topic}-partition-0"]
 
 
+def test_named_partition_of_a_topic_that_is_not_named_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_CHOSEN", 0)
+    topic = "persistent://acme/shop/orders"
+    given = Config.model_validate(
+        {"broker": "pulsar://b:6650", "limits": {"topics": {topic: {"publish": {"messages": 1}}}}}
+    )
+    shown = LimitMetrics(policies_of(given.limits))
+    shown.choose([f"topic {topic}-partition-0"])
+    assert left_out(shown, limiter(10, name=f"{topic}-partition-0")) == 1
+
+
 def test_tenant_that_is_named_like_a_partition_has_one_series() -> None:
     named = {name: {"publish": {"messages": 1}} for name in ("acme", "acme-partition-1")}
     made = Limiter(Scope("publish", "tenant", "acme-partition-1", "acme-partition-1", ""), limiter(1).limit, "test", 0)
