@@ -11,7 +11,8 @@ class Addresses:
 
     Args:
         server: Serves clients.
-        inherited: The sockets of the process before; those of addresses that this one has are taken out.
+        inherited: The sockets of the process before, or of the service manager; those of addresses that this one has
+            are taken out.
     """
 
     def __init__(self, server: Server, inherited: Sockets) -> None:
@@ -33,7 +34,7 @@ class Addresses:
         name = f"{key} {endpoint}"
         self._listeners[name] = listener
         try:
-            return await listener.bind(endpoint, self._inherited.pop(name, None))
+            return await listener.bind(endpoint, self._inherited.by_name.pop(name, None))
         except OSError as error:
             raise StartError(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}") from None
 
@@ -69,7 +70,8 @@ class Addresses:
 
     def sockets(self) -> Sockets:
         """Return all sockets, by the names of their addresses."""
-        return self._server.sockets() | {name: each.sockets for name, each in self._listeners.items()}
+        by_name = self._server.sockets() | {name: each.sockets for name, each in self._listeners.items()}
+        return Sockets(by_name, self._inherited.kept & by_name.keys())
 
     def pause(self) -> None:
         """Accept no connection until `accept_again`."""

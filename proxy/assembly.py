@@ -93,6 +93,7 @@ class Proxy:
     Args:
         source: The source of the configuration, which is read at once.
         successor: The takeover of the process before; None: there is none.
+        given: The sockets of the service manager, or of the parent.
 
     Raises:
         StartError: If the access log's folder cannot be made, or the policy store or `drain.state` not be used.
@@ -108,7 +109,7 @@ class Proxy:
     """
 
     def __init__(  # noqa: PLR0915 - the parts, one after the other
-        self, source: ConfigSource, successor: Successor | None = None
+        self, source: ConfigSource, successor: Successor | None = None, given: Sockets | None = None
     ) -> None:
         self.read_files = fingerprints([source.file] if source.file else [])
         config = source.read()
@@ -179,7 +180,9 @@ class Proxy:
             self.server = Server(
                 self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
             )
-            self.addresses = Addresses(self.server, {} if successor is None else successor.sockets)
+            inherited = Sockets() if successor is None else successor.sockets
+            inherited.add(given or Sockets())
+            self.addresses = Addresses(self.server, inherited)
             self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
             self.readiness = Readiness(self.engine, self.brokers, self.drain, self.states)
             self.history = LimitHistory(
@@ -236,6 +239,7 @@ class Proxy:
     def _policies_changed(self, changes: Iterable[Change], now: int) -> None:
         changed = list(changes)
         self.engine.policies_changed(changed, now)
+        self._collector.policies_changed()
         self.engine.slices.run(Work.SCRAPES, self.totals.expecting_changed(changed), later=True)
 
     def _make_reloader(self) -> Reloader:

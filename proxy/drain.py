@@ -10,7 +10,8 @@ Clients take the addresses of their service URL in turn, so some come back. Thes
 later: one that was closed would wait, twice as long each time, before it tried another address. However many come, the
 others leave in their time, as any stranger can connect. Where nearly all come back there is no other address: they stay
 until the others have left once, and leave with the process. Shortly before its end a client that comes is closed when
-it has greeted: a refused connection some clients log as an error.
+it has greeted: a refused connection some clients log as an error. Where the service manager keeps the socket, it waits
+in the queue for the next process instead.
 """
 
 import asyncio
@@ -413,7 +414,7 @@ class DrainService:
             plan.end(DrainOutcome.ENDED)
         finally:
             if self._plan is plan:
-                self._engine.admission.close()
+                self._let_in_no_more()
                 self._server.end_sessions()
                 if self.moved or plan.outcome is not DrainOutcome.MOVED:
                     self._log_outcome(plan)
@@ -434,11 +435,16 @@ class DrainService:
             self._is_looking = True
             self._engine.slices.run(Work.ENDINGS, plan.filling(first, now), self._looked)
         if plan.phase is Phase.MOVING and plan.is_late(now):
-            self._engine.admission.close()
+            self._let_in_no_more()
         if plan.phase is Phase.MOVING and not self._is_looking:
             self._is_looking = True
             self._engine.slices.run(Work.ENDINGS, self._move(plan, now), self._looked)
         return plan.phase is not Phase.DRAINED
+
+    def _let_in_no_more(self) -> None:
+        if self.cause is DrainCause.SIGTERM:  # after other drains this process goes on, or has left its queues
+            self._server.leave_queues()
+        self._engine.admission.close()
 
     def _clients(self) -> int:
         """Return the number of open connections, and of those that are accepted in this turn of the loop if it is 0."""

@@ -5,7 +5,8 @@
        └─SIGTERM, SIGHUP─────────────────▶┘            SIGUSR2: each is ended and started again, in turn
 
 The parent holds the ports, serves no client and knows no limit. The kernel spreads connections over the processes
-(SO_REUSEPORT); the fleet makes one limit hold over all processes.
+(SO_REUSEPORT); of a socket that the service manager has given, all accept from one queue. The fleet makes one limit
+hold over all processes.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ import time
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,9 +38,9 @@ from proxy.observe.operator_log import choose_form, set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
 from proxy.runtime import StartError, Tasks
 from proxy.serve import run
-from proxy.server import serves_both
+from proxy.server import Sockets, serves_both
 from proxy.service_manager import ServiceManager
-from proxy.start_check import StartCheck, address_of_process
+from proxy.start_check import StartCheck, address_of_process, addresses_of
 
 BEAT_S: Final = 1.0
 """Seconds between two signs of life of a process."""
@@ -65,6 +67,7 @@ class Spec(msgspec.Struct, frozen=True):
         index: The number of the process, from 0.
         ports: The port of each address in `listen`, for those with port 0.
         members: The number of members of the fleet, if its members are these processes alone; else 0.
+        given: The descriptors of the service manager's sockets that the process gets, by the names of their addresses.
     """
 
     file: str | None
@@ -72,6 +75,7 @@ class Spec(msgspec.Struct, frozen=True):
     index: int
     ports: tuple[int, ...]
     members: int
+    given: dict[str, list[int]] = {}
 
 
 Serving = dict[str, str | None]
@@ -205,8 +209,9 @@ class ChildProcess:
             unless_started.callback(ours.close)
             # -P: a file in the working directory is never imported in place of this package.
             command = (sys.executable, "-P", "-m", "proxy.processes", msgspec.json.encode(self.spec).decode())
+            passed = (theirs.fileno(), *chain.from_iterable(self.spec.given.values()))
             process = await asyncio.create_subprocess_exec(
-                *command, str(theirs.fileno()), stdin=DEVNULL, pass_fds=(theirs.fileno(),), start_new_session=True
+                *command, str(theirs.fileno()), stdin=DEVNULL, pass_fds=passed, start_new_session=True
             )
             unless_started.pop_all()
         self._process = process
@@ -243,8 +248,14 @@ def next_pause(pause_s: float, lived_s: float) -> float:
     return min(2 * pause_s, MOST_PAUSE_S)
 
 
-def run_processes(file: Path | None, flags: dict[str, Any], config: Config) -> None:
+def run_processes(file: Path | None, flags: dict[str, Any], config: Config, given: Sockets) -> None:
     """Serve by `config.processes` processes until SIGTERM or SIGINT; SIGHUP goes to each process.
+
+    Args:
+        file: The configuration's file.
+        flags: The flags of `sluice serve`.
+        config: What they have.
+        given: The sockets of the service manager; all processes accept from one of `listen`.
 
     Raises:
         StartError: If an address cannot be had, or a process does not come up; its own lines say why.
@@ -252,13 +263,18 @@ def run_processes(file: Path | None, flags: dict[str, Any], config: Config) -> N
     set_up_operator_log()
     choose_form(config.log)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
-    asyncio.run(_serve(file, flags, config))
+    asyncio.run(_serve(file, flags, config, given))
 
 
-async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> None:
+async def _serve(file: Path | None, flags: dict[str, Any], config: Config, given: Sockets) -> None:
     with contextlib.ExitStack() as held:
         try:
-            ports = tuple(held.enter_context(hold(at, config.listen)).getsockname()[1] for at in config.listen)
+            ports = tuple(
+                at.port
+                if f"listen {at}" in given.by_name
+                else held.enter_context(hold(at, config.listen)).getsockname()[1]
+                for at in config.listen
+            )
         except OSError as error:
             where = ", ".join(each.address for each in config.listen)
             raise StartError(f"listen: cannot listen on {where}: {error.strerror or error}") from None
@@ -269,10 +285,21 @@ async def _serve(file: Path | None, flags: dict[str, Any], config: Config) -> No
         # Members on other hosts are not counted: with a section `fleet` the number is not known.
         members = config.processes if config.fleet is None else 0
         source = None if file is None else str(file)
-        specs = [Spec(source, flags, index, ports, members) for index in range(config.processes)]
+        specs = [
+            Spec(source, flags, index, ports, members, _of_process(given, config, index))
+            for index in range(config.processes)
+        ]
         children = [ChildProcess(spec, config.drain.timeout + config.linger) for spec in specs]
         replacing = Replacing(children, config, lambda: load_config(file, flags, dict(os.environ)))
         await _keep(children, replacing)
+
+
+def _of_process(given: Sockets, config: Config, index: int) -> dict[str, list[int]]:
+    """Return the descriptors that one of the processes gets: all of `listen`, and those of its own addresses."""
+    own = {
+        f"{key} {endpoint}" for key, process, endpoint in addresses_of(config) if key == "listen" or process == index
+    }
+    return {name: [each.fileno() for each in group] for name, group in given.by_name.items() if name in own}
 
 
 def _spread_store(config: Config) -> None:
@@ -496,8 +523,9 @@ def main() -> None:
             usable = part and replace(part, config=as_process(part.config, spec.index, spec.ports))
             raise ConfigError(error.problems, usable=usable) from None
 
+    by_name = {name: [socket.socket(fileno=each) for each in given] for name, given in spec.given.items()}
     try:
-        run(ConfigSource(file, read, spec.members, reread), link)
+        run(ConfigSource(file, read, spec.members, reread), link, given=Sockets(by_name, {*by_name}))
     except ConfigError as error:
         sys.exit("\n".join(f"sluice: {problem}" for problem in error.problems))
     except StartError as error:

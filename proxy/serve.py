@@ -19,6 +19,7 @@ from proxy.drain import DrainCause
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.reload import changes_of
 from proxy.runtime import Searches, StartError, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
+from proxy.server import Sockets
 from proxy.service_manager import ServiceManager
 from proxy.slices import Work
 from proxy.takeover import START_S, Door, Successor, TakeoverError
@@ -63,13 +64,19 @@ def successor_of(config: Config) -> Successor | None:
         raise StartError(f"takeover: {error}") from None
 
 
-def run(source: ConfigSource, parent: Parent | None = None, successor: Successor | None = None) -> None:
+def run(
+    source: ConfigSource,
+    parent: Parent | None = None,
+    successor: Successor | None = None,
+    given: Sockets | None = None,
+) -> None:
     """Serve until SIGTERM, which drains first, or SIGINT; SIGHUP and changed files reload.
 
     Args:
         source: Where the configuration comes from.
         parent: The parent of this process, if it is one of several.
         successor: The takeover of the process before.
+        given: The sockets of the service manager, or of the parent.
 
     Raises:
         ConfigError: If the configuration cannot be used.
@@ -79,12 +86,17 @@ def run(source: ConfigSource, parent: Parent | None = None, successor: Successor
     set_up_runtime()
     raise_limit()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
-    uvloop.run(_serve(source, parent, successor))
+    uvloop.run(_serve(source, parent, successor, given))
 
 
-async def _serve(source: ConfigSource, parent: Parent | None = None, successor: Successor | None = None) -> None:
+async def _serve(
+    source: ConfigSource,
+    parent: Parent | None = None,
+    successor: Successor | None = None,
+    given: Sockets | None = None,
+) -> None:
     with paused_collector():
-        proxy = Proxy(source, successor)
+        proxy = Proxy(source, successor, given)
         keep_for_ever()
     if parent is not None:
         parent.starting()

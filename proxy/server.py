@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 
@@ -37,8 +38,26 @@ def serves_both(endpoint: Endpoint, all_: Iterable[Endpoint]) -> bool:
     return not any(other.port == endpoint.port != 0 and ":" not in other.host for other in all_)
 
 
-Sockets = dict[str, list[socket.socket]]
-"""Listening sockets by the key and the value of their address in the configuration."""
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Listening sockets that a process gets from another one.
+
+    Attributes:
+        by_name: The sockets, by the key and the value of their address in the configuration.
+        kept: The names of those that the service manager keeps open: while no process accepts, connections wait in
+            their queues.
+    """
+
+    by_name: dict[str, list[socket.socket]] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+
+    def add(self, others: "Sockets") -> None:
+        """Take the sockets of names that have none, and close the others: two of one address are one socket."""
+        for name, group in others.by_name.items():
+            if self.by_name.setdefault(name, group) is not group:
+                for each in group:
+                    each.close()
+        self.kept.update(others.kept)
 
 
 def _named(endpoint: Endpoint, bound: list[socket.socket]) -> Endpoint:
@@ -91,7 +110,9 @@ class Server:
         self._log = log
         self._bound: dict[Endpoint, list[socket.socket]] = {}
         """The listening sockets of each configured address; clients wait in their queues while none accepts."""
-        self._accepting: list[asyncio.Server] = []
+        self._accepting: dict[Endpoint, list[asyncio.Server]] = {}
+        self._kept: set[Endpoint] = set()
+        """The addresses whose sockets the service manager keeps open."""
         self.sessions: dict[Session, None] = {}
         self.accepted = 0
         self._all_gone = asyncio.Event()
@@ -102,7 +123,7 @@ class Server:
         Raises:
             OSError: If an address cannot be had.
         """
-        listen = await self.bind({})
+        listen = await self.bind(Sockets())
         try:
             await self.accept()
         except BaseException:
@@ -114,7 +135,7 @@ class Server:
         """Listen, and accept no client yet; returns the addresses.
 
         Args:
-            inherited: Listening sockets of the process before, which are used for addresses of their names.
+            inherited: Sockets for the addresses of their names, which are taken out.
 
         Raises:
             OSError: If an address cannot be had.
@@ -122,8 +143,11 @@ class Server:
         endpoints = self.engine.config.listen
         try:
             for endpoint in endpoints:
-                taken = inherited.pop(f"listen {endpoint}", None)
+                name = f"listen {endpoint}"
+                taken = inherited.by_name.pop(name, None)
                 self._bound[endpoint] = await self._bind(endpoint) if taken is None else taken
+                if taken is not None and name in inherited.kept:
+                    self._kept.add(endpoint)
                 for each in self._bound[endpoint]:
                     set_options(each, self.engine.config.keep_alive)
         except BaseException:
@@ -131,7 +155,7 @@ class Server:
             raise
         return ", ".join(_named(endpoint, self._bound[endpoint]).address for endpoint in endpoints)
 
-    def sockets(self) -> Sockets:
+    def sockets(self) -> dict[str, list[socket.socket]]:
         """Return the listening sockets, by the names of their addresses."""
         return {f"listen {endpoint}": list(bound) for endpoint, bound in self._bound.items()}
 
@@ -144,14 +168,22 @@ class Server:
                     with contextlib.ExitStack() as unless_taken:
                         same = unless_taken.enter_context(socket.socket(fileno=os.dup(listening.fileno())))
                         loop = asyncio.get_running_loop()
-                        self._accepting.append(await loop.create_server(accept, sock=same, backlog=BACKLOG))
+                        accepting = await loop.create_server(accept, sock=same, backlog=BACKLOG)
+                        self._accepting.setdefault(endpoint, []).append(accepting)
                         unless_taken.pop_all()
 
     def pause_accepting(self) -> None:
         """Accept no client until `accept` is called again; new ones wait in the system's queues."""
-        servers, self._accepting = self._accepting, []
-        for server in servers:
-            server.close()
+        self._pause(list(self._accepting))
+
+    def leave_queues(self) -> None:
+        """Accept no client where the service manager keeps the sockets: new ones wait for the next process."""
+        self._pause(self._kept)
+
+    def _pause(self, endpoints: Iterable[Endpoint]) -> None:
+        for endpoint in endpoints:
+            for server in self._accepting.pop(endpoint, ()):
+                server.close()
 
     async def stop(self, patience_s: float) -> None:
         """Accept no more, end every session, and wait until the bytes left are sent."""
@@ -204,11 +236,11 @@ class Server:
                 each.close()
 
     async def leave_port(self) -> None:
-        """Listen no more, where other processes have the port; clients in the queues are accepted first."""
+        """Listen no more, where other processes have the port; clients in queues of this one are accepted first."""
         self.pause_accepting()
         for endpoint, bound in self._bound.items():
             accept = partial(self._accept, _named(endpoint, bound))
-            for listening in bound:
+            for listening in () if endpoint in self._kept else bound:
                 await _accept_last(listening, accept)
         self.stop_listening()
 

@@ -128,16 +128,16 @@ class StartCheck:
 
     def _addresses_are_taken(self, config: Config, running: Sequence[Config]) -> bool:
         """Try to listen on each address; return whether one is in use."""
-        own = {address for each in running for address in _addresses_of(each)}
+        own = {address for each in running for address in addresses_of(each)}
         is_taken = False
-        for address in _addresses_of(config):
+        for address in addresses_of(config):
             key, _, endpoint = address
             error = _why_not_listening(endpoint)
             if error is not None and error.errno == errno.EADDRINUSE and (not running or address in own):
                 is_taken = True
                 self.warnings.append(
-                    f"{key}: {endpoint.address}: is in use by another process, perhaps the proxy that this start "
-                    "replaces; a start needs it free"
+                    f"{key}: {endpoint.address}: is in use, perhaps by the proxy that this start replaces, or by "
+                    "systemd for it; any other start needs it free"
                 )
             elif error is not None:
                 self.problems.append(f"{key}: cannot listen on {endpoint.address}: {error.strerror or error}")
@@ -173,9 +173,10 @@ class StartCheck:
         except StoreError as error:
             self.problems.append(str(error))
             return
-        if is_locked:
-            findings = self.warnings if is_running else self.problems
-            findings.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
+        if is_locked and is_running:
+            self.warnings.append(f"policies.store: {store}: is in use, perhaps by the proxy that this start replaces")
+        elif is_locked:
+            self.problems.append(f"policies.store: {store}: another process uses it; give each proxy a file of its own")
 
     def _look_at_address_key(self, key: Path | None) -> None:
         if key is not None:
@@ -213,7 +214,7 @@ class StartCheck:
                 )
 
 
-def _addresses_of(config: Config) -> list[tuple[str, int, Endpoint]]:
+def addresses_of(config: Config) -> list[tuple[str, int, Endpoint]]:
     """Return each address to listen on, with its key and process; each process has its own, but for `listen`."""
     named = [("listen", 0, each) for each in config.listen]
     for key, each in (("admin", config.admin), ("metrics", config.metrics)):

@@ -199,10 +199,14 @@ class Handover:
 
 
 class _Offer(msgspec.Struct, frozen=True):
-    """The first message; the sockets of each name come with it, in this order."""
+    """The first message; the sockets of each name come with it, in this order.
+
+    Earlier versions do not say which ones the service manager keeps.
+    """
 
     v: int
     names: list[tuple[str, int]]
+    kept: list[str] = []
 
 
 _ScopeFields = tuple[Direction, str, str, str, str]
@@ -276,10 +280,11 @@ class SocketLink:
 
     async def offer(self, sockets: Sockets) -> None:
         """Send the listening sockets."""
-        descriptors = [each.fileno() for group in sockets.values() for each in group]
+        descriptors = [each.fileno() for group in sockets.by_name.values() for each in group]
         if len(descriptors) > _MOST_SOCKETS:
             raise TakeoverError(f"it has {len(descriptors)} listening sockets, and {_MOST_SOCKETS} can be sent")
-        offer = _Offer(_VERSION, [(name, len(group)) for name, group in sockets.items()])
+        names = [(name, len(group)) for name, group in sockets.by_name.items()]
+        offer = _Offer(_VERSION, names, sorted(sockets.kept))
         socket.send_fds(self._socket, [msgspec.json.encode(offer)], descriptors)
 
     async def send(self, message: bytes) -> None:
@@ -532,8 +537,8 @@ class Successor:
                 raise TakeoverError("the running process is of a version that cannot be taken over: restart it")
             asking.setblocking(False)
             queue = iter(received)
-            sockets = {name: [next(queue) for _ in range(count)] for name, count in offer.names}
-            return cls(asking, sockets, _process_behind(asking))
+            by_name = {name: [next(queue) for _ in range(count)] for name, count in offer.names}
+            return cls(asking, Sockets(by_name, {*offer.kept}), _process_behind(asking))
         raise TakeoverError(
             f"{door.path}: the running process has given no answer for {patience_s:g} s; perhaps it has taken over "
             "itself, and the process before it still drains"
@@ -561,10 +566,12 @@ class Successor:
         self.is_alone = answer == GONE
         if not self.is_alone:
             await self.link.open()
-        for unused in (each for group in self.sockets.values() for each in group):
-            with suppress(OSError):  # the process before has it as well, and listens again if it serves again
-                unused.shutdown(socket.SHUT_RDWR)
-            unused.close()
+        for name, group in self.sockets.by_name.items():
+            for unused in group:
+                if name not in self.sockets.kept:  # the service manager's stay open for the next start
+                    with suppress(OSError):  # the process before has it as well, and listens again if it serves again
+                        unused.shutdown(socket.SHUT_RDWR)
+                unused.close()
 
     async def serves(self) -> None:
         """Report that this process serves, and return when the process before has ended; kill it if it hangs."""

@@ -4,18 +4,18 @@ On request they are of all limits.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, auto
-from itertools import islice
+from itertools import islice, product
 from typing import Final, NamedTuple, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from limiter.levels import LEVELS, PARTITIONED_TOPIC, TOPIC, Level, SettingRecord
+from limiter.levels import LEVELS, PARTITIONED_TOPIC, TOPIC, SettingRecord
 from limiter.limiter import Limiter, Scope
 from limiter.names import EACH, PatternValues, is_pattern
 from limiter.policies import Policies
-from limiter.token_bucket import DIRECTIONS, Limit, Rate
+from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate
 from proxy.admin.in_force import FullestLimits
 from proxy.config.values import LONGEST_LIMIT_NAME
 from proxy.observe.log_lines import in_force
@@ -33,7 +33,7 @@ MOST_ALL: Final = 5000
 PLACE_NS: Final = 900 * 10**9
 """How long a limit is shown, at least. Names that clients make up replace each other no faster, so Prometheus gets few
 series."""
-_LIMITERS, _SHOWN, _NAMES, _MATCHED = 20, 4, 50, 3
+_LIMITERS, _SHOWN, _NAMES, _MATCHED = 20, 4, 25, 3
 """Limiters that are looked at, that are shown, names of the configuration that are, and names that are held against
 patterns, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")
@@ -87,6 +87,11 @@ class ChosenLimits:
         names = self._of_levels.get(level)
         return (name for name in (() if names is None else names.by_name) if not is_pattern(name))
 
+    def names_several(self, level: str) -> bool:
+        """Return whether an entry is for several names of a level."""
+        names = self._of_levels.get(level)
+        return level in self._whole or (names is not None and any(map(is_pattern, names.by_name)))
+
 
 class LimitMetrics:
     """Chooses the limits to show, and makes their metrics.
@@ -101,14 +106,17 @@ class LimitMetrics:
 
     Args:
         policies: The values in force.
-        is_of_fleet: Whether a fleet shares limits. The rate of such a limit in this process is not known before its
-            first use.
+        shared: The levels whose limits this process shares with others. The rate of such a limit in this process is not
+            known before its first use.
     """
 
-    def __init__(self, policies: Policies, *, is_of_fleet: bool = False) -> None:
+    def __init__(self, policies: Policies, shared: Collection[str] = ()) -> None:
         self._policies = policies
-        self._is_of_fleet = is_of_fleet
+        self._shared = shared
         self._chosen = ChosenLimits()
+        self._named: NamedLimits | None = None
+        """What was found after the last change of values or of entries; None: nobody has looked yet."""
+        self._changes = 0
         self._at_once = _NAMES
         self._before: dict[Limiter, float] = {}
         """The use of each limiter at the look before; replaced at each look."""
@@ -119,6 +127,12 @@ class LimitMetrics:
         """Show the limits that these entries of `metrics_limits` name from the next look on, and no others for that."""
         self._chosen = ChosenLimits(entries)
         self._at_once = _MATCHED if self._chosen.has_patterns else _NAMES
+        self.policies_changed()
+
+    def policies_changed(self) -> None:
+        """Look again at the next look which limits of the configuration `metrics_limits` names."""
+        self._named = None
+        self._changes += 1
 
     def parts_of_all(self, limiters: Mapping[Scope, Limiter], now: int) -> Iterator[Metric | None]:
         """Yield the metrics of all limits, then of unused ones; None after work that has yielded nothing yet.
@@ -128,7 +142,8 @@ class LimitMetrics:
         """
         shown: list[Limiter] = []
         unused: dict[Names, UnusedLimit] = {}
-        yield from self._candidates(unused, MOST_ALL)
+        named = yield from self._look_for_named()
+        yield from self._candidates(unused, named.first, MOST_ALL)
         for some in batched(list(limiters.values()), _LIMITERS):
             for limiter in some:
                 unused.pop(_names(limiter.scope), None)
@@ -146,7 +161,9 @@ class LimitMetrics:
         places = {limiter: since for limiter, since in self._places.items() if now - since < PLACE_NS}
         groups = {group: FullestLimits(_most(group)) for group in _Group}
         unused: dict[Names, UnusedLimit] = {}
-        yield from self._candidates(unused, 2 * MOST_LIMITS)
+        named = yield from self._look_for_named()
+        yield from self._candidates(unused, named.first, 2 * MOST_LIMITS)
+        named_in_use = set[Names]()
         for some in batched(list(limiters.values()), min(_LIMITERS, self._at_once)):
             for limiter in some:
                 scope, names = limiter.scope, _names(limiter.scope)
@@ -156,7 +173,10 @@ class LimitMetrics:
                 used[limiter] = seconds = seconds_used(limiter)
                 more = seconds - self._before.get(limiter, 0.0)
                 rank = (limiter in places, len(limiter.waiters) > 0, more, scope)
-                groups[self._group(scope.level, scope.name, names[2])].add(rank, limiter)
+                group = self._group(scope.level, scope.name, names[2])
+                groups[group].add(rank, limiter)
+                if group is _Group.NAMED and self._chosen.has(*names[1:]) and self._limit_of(*names):
+                    named_in_use.add(names)
             yield None
         self._before = used
         fullest = [limiter for group in groups.values() for limiter in group.first()]
@@ -164,7 +184,8 @@ class LimitMetrics:
         self._places = {limiter: places.get(limiter, now) for limiter in chosen}
         left = {group: _most(group) - limits.added for group, limits in groups.items()}
         yield from _metrics(chosen, list(_fitting(unused.values(), left)), now)
-        yield _left_out(max(0, -left[_Group.NAMED]))
+        unused_ones = named.number - len(named_in_use)
+        yield _left_out(max(0, groups[_Group.NAMED].added + unused_ones - MOST_CHOSEN))
 
     def _group(self, level: str, name: str, of_partitions: str = "") -> "_Group":
         chosen = self._chosen
@@ -172,27 +193,61 @@ class LimitMetrics:
             return _Group.NAMED
         return _Group.WIDE if level in WIDE else _Group.OTHERS
 
-    def _candidates(self, unused: "dict[Names, UnusedLimit]", most: int) -> Iterator[None]:
-        """Add limits of the configuration: of each setting those that `metrics_limits` writes out, and the first ones.
+    def _look_for_named(self) -> Generator[None, None, "NamedLimits"]:
+        """Find the limits of the configuration that `metrics_limits` names; all names are looked at once a change."""
+        if self._named is not None:
+            return self._named
+        changes, number = self._changes, 0
+        written_out, others = list[Names](), list[Names]()
+        for direction, (level, record) in product(DIRECTIONS, _NAMED_AS_WRITTEN.items()):
+            values, whole = self._policies.by_name(direction, record.word), set(self._chosen.whole_names(level))
+            names = list(values) if self._chosen.names_several(level) else [each for each in whole if each in values]
+            for some in batched(names, self._at_once):
+                for name in some:
+                    if self._chosen.has(level, name) and self._limit_of(direction, level, name):
+                        number += 1
+                        found = written_out if name in whole else others
+                        if len(found) < MOST_CHOSEN:
+                            found.append((direction, level, name))
+                yield
+        named = NamedLimits(number, tuple([*written_out, *others][:MOST_CHOSEN]))
+        if changes == self._changes:
+            self._named = named
+        return named
+
+    def _candidates(self, unused: "dict[Names, UnusedLimit]", named: "Sequence[Names]", most: int) -> Iterator[None]:
+        """Add limits of the configuration: those that `metrics_limits` names, then of each setting the first ones.
 
         Args:
             unused: What they are added to; never many more than `MOST_ALL`.
+            named: The names of those that `metrics_limits` names.
             most: The number of the first ones.
         """
-        for direction in DIRECTIONS:
-            for level, record in _NAMED_AS_WRITTEN:
-                values = self._policies.by_name(direction, record.word)
-                is_known = not (self._is_of_fleet and level.may_be_shared)
-                written_out = [name for name in self._chosen.whole_names(level.word) if name in values]
-                for some in batched([*written_out, *islice(values, most)], self._at_once):
-                    if len(unused) >= MOST_ALL:
-                        return
-                    for name in some:
-                        value, is_of_one = values.get(name), not (record.is_each(name) or record.is_pattern(name))
-                        if value is not None and value.limit and is_of_one and _may_be_shown(level.word, name):
-                            labels, group = (direction, level.word, name), self._group(level.word, name)
-                            unused[labels] = UnusedLimit((*labels, value.limit.mode), value.limit, is_known, group)
-                    yield
+        for first in batched(named, _NAMES):
+            for labels in first:
+                self._add(unused, labels, _Group.NAMED)
+            yield
+        for direction, (level, record) in product(DIRECTIONS, _NAMED_AS_WRITTEN.items()):
+            values = self._policies.by_name(direction, record.word)
+            for some in batched(list(islice(values, most)), self._at_once):
+                if len(unused) >= MOST_ALL:
+                    return
+                for name in some:
+                    self._add(unused, (direction, level, name), self._group(level, name))
+                yield
+
+    def _add(self, unused: "dict[Names, UnusedLimit]", labels: "Names", group: "_Group") -> None:
+        limit = self._limit_of(*labels)
+        if limit is not None:
+            unused[labels] = UnusedLimit((*labels, limit.mode), limit, labels[1] not in self._shared, group)
+
+    def _limit_of(self, direction: Direction, level: str, name: str) -> Limit | None:
+        """Return the limit that the configuration has of this very name, and whose metrics may be shown; else None."""
+        record = _NAMED_AS_WRITTEN.get(level)
+        value = None if record is None else self._policies.get(direction, record.word, name)
+        if record is None or value is None or not value.limit or record.is_each(name) or record.is_pattern(name):
+            return None
+        return value.limit if _may_be_shown(level, name) else None
 
 
 class _Group(Enum):
@@ -210,8 +265,20 @@ def _most(group: _Group) -> int:
     return MOST_CHOSEN if group is _Group.NAMED else MOST_LIMITS
 
 
-Names = tuple[str, str, str]
+Names = tuple[Direction, str, str]
 """Direction, level and name of a limit."""
+
+
+class NamedLimits(NamedTuple):
+    """The limits of the configuration that `metrics_limits` names, in use or not.
+
+    Attributes:
+        number: Their number.
+        first: The names of as many as there are places: those first that it writes out.
+    """
+
+    number: int
+    first: tuple[Names, ...]
 
 
 class UnusedLimit(NamedTuple):
@@ -230,16 +297,16 @@ class UnusedLimit(NamedTuple):
     group: _Group
 
 
-def _named_as_written() -> Iterator[tuple[Level, SettingRecord]]:
-    """Yield the settings whose names are those of the limits that they set, with their levels."""
+def _named_as_written() -> Iterator[tuple[str, SettingRecord]]:
+    """Yield the levels with a setting whose names are those of its limits, and that setting: each has at most one."""
     for level in LEVELS:
         for record in level.settings:
             parts = tuple(part for limited in level.limited for part in (limited, limited.by) if part in record.named)
             if level.word not in HIDDEN and len(parts) == len(record.named) == len(level.limited):
-                yield level, record
+                yield level.word, record
 
 
-_NAMED_AS_WRITTEN: Final = tuple(_named_as_written())
+_NAMED_AS_WRITTEN: Final = dict(_named_as_written())
 
 
 def _fitting(unused: Iterable[UnusedLimit], left: dict[_Group, int]) -> Iterator[UnusedLimit]:

@@ -458,7 +458,8 @@ class SluiceCollector(Collector):
         self._totals = totals
         self._access = access
         self._settling = settling
-        self._limits = LimitMetrics(engine.registry.policies, is_of_fleet=fleet is not None)
+        shared = () if fleet is None else fleet.config.shared_levels
+        self._limits = LimitMetrics(engine.registry.policies, shared)
         self._peaks = _RecentPeaks(engine.counters, engine.slices, engine.clock)
 
     def collect(self) -> Iterable[Metric]:
@@ -477,6 +478,10 @@ class SluiceCollector(Collector):
     def choose_limits(self, entries: Iterable[str]) -> None:
         """Show the limits that these entries of `metrics_limits` name in any case, from now on."""
         self._limits.choose(entries)
+
+    def policies_changed(self) -> None:
+        """Find the limits of the configuration that `metrics_limits` names again: values have changed."""
+        self._limits.policies_changed()
 
     def parts(self, *, all_limits: bool = False) -> Iterator[Metric | None]:
         """Yield all metrics, those with many samples in parts; None after work that has yielded nothing yet.

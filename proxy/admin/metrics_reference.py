@@ -31,8 +31,7 @@ admin address serves them, and so does the address of `metrics:`, without token 
   `level` is a level of [limits.md](limits.md), `direction` is `publish` or `dispatch`.
 - **Counters** only grow, until the process ends. **Gauges** go up and down, and no scrape changes
   them. Series exist before their first event: for each word below, and for the tenants,
-  namespaces and limits that the configuration names, as far as the bounds above have room. A limit
-  that a fleet shares has its rate and its burst from its first use on.
+  namespaces and limits that the configuration names, as far as the bounds above have room.
 - **Several processes** have an address each, with the numbers of that process
   ([processes.md](processes.md)).
 
@@ -51,6 +50,7 @@ admin address serves them, and so does the address of `metrics:`, without token 
     - namespace acme/*
     - topic persistent://acme/shop/orders
     - resource_group *
+    - exempt *
     - proxy
   ```
 
@@ -58,7 +58,8 @@ admin address serves them, and so does the address of `metrics:`, without token 
 - **All**, up to 5,000: `GET /metrics?limits=all`, for a look, or a scrape of its own in longer
   intervals. Where more are at work, the answer is 409.
 - **Not yet in use**: limits of the configuration without a stream so far have the places that the
-  ones with streams leave, those that `metrics_limits` writes out first.
+  ones with streams leave, those that `metrics_limits` writes out first. A limit that is shared,
+  by a fleet or by several processes, has no rate and no burst before its first use.
 
 Limits of producers, roles and addresses are named after clients, and are in `/sluice/limiters`
 alone; so are names of more than 300 characters, or with control characters.

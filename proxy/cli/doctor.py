@@ -119,7 +119,8 @@ def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: boo
             typer.echo(f" {each['check']:<13}{printable(each['text'])}")
             if each["remedy"]:
                 typer.echo(f"{'':22}to do: {printable(each['remedy'])}")
-        typer.echo(f"sluice: {problems} problems in {len(shown['findings'])} findings", err=True)
+        found = "1 problem" if problems == 1 else f"{problems} problems"
+        typer.echo(f"sluice: {found} in {len(shown['findings'])} findings", err=True)
     if problems:
         raise typer.Exit(1)
 

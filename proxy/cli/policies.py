@@ -153,7 +153,7 @@ def audit(*, admin: AdminOptions, limit: Number = 100, json: Json = False) -> No
         print_json(changes)
         return
     if not changes:
-        typer.echo("nothing has been changed")
+        typer.echo("nothing has been changed at run time; the access log has changes of the configuration file")
     for part in audit_lines(changes):
         Console().print(part)
 

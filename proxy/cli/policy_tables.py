@@ -60,7 +60,9 @@ def _in_force_lines(answer: dict[str, Any]) -> list[str]:
 
 def _levels(direction: str, title: str, levels: list[dict[str, Any]], *, has_shares: bool = False) -> Table:
     columns = ("level", "value for", "limit", "from", "", *(("in force here",) if has_shares else ()))
-    table = Table(*(Column(name, overflow="fold") for name in columns), title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for name in columns:
+        table.add_column(name, overflow="fold", no_wrap=name == "level")
     for level in levels:
         if not level["values"]:
             why = "" if level["asked"] else _why_not_asked(direction, level["level"])

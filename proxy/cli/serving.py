@@ -83,6 +83,7 @@ def serve(
     from proxy.processes import run_processes
     from proxy.runtime import StartError
     from proxy.serve import run, successor_of
+    from proxy.socket_activation import by_address, given_sockets
 
     flags = {
         "listen": _one_or_more(listen),
@@ -93,12 +94,14 @@ def serve(
     }
     files = ConfigFiles(config, flags, dict(os.environ))
     try:
+        sockets = given_sockets(os.environ)
         loaded = files.read()
+        given = by_address(sockets, loaded)
         if loaded.processes > 1 and not takeover:
-            run_processes(config, flags, loaded)
+            run_processes(config, flags, loaded, given)
         else:
             source = ConfigSource(config, files.read, reread=files.reread)
-            run(source, successor=successor_of(loaded) if takeover else None)
+            run(source, successor=successor_of(loaded) if takeover else None, given=given)
     except ConfigError as error:
         _fail(error.problems)
     except StartError as error:

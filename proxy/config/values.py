@@ -11,7 +11,7 @@ from annotated_types import Le
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, WithJsonSchema
 from pydantic_core import PydanticKnownError
 
-from limiter.levels import LEVEL_OF_WORD
+from limiter.levels import LEVEL_OF_WORD, LEVELS, PARTITIONED_TOPIC, TOPIC
 from limiter.names import EACH, IPV6_HOST, form_of
 from limiter.token_bucket import NANOS_PER_SECOND
 from protocol.endpoint import (
@@ -387,8 +387,8 @@ def _name(name: str) -> str:
 
 LONGEST_LIMIT_NAME = 300
 """Most characters of the name of a limit that has metrics: a scrape is bounded."""
-_OF_TOPICS = frozenset({"topic", "partitioned_topic"})
-_NAMELESS = frozenset({"proxy", "exempt"})
+_OF_TOPICS = frozenset(level.word for level in LEVELS if level.limited in {(TOPIC,), (PARTITIONED_TOPIC,)})
+_NAMELESS = frozenset(level.word for level in LEVELS if not level.limited)
 """Levels with one limit in each direction, which has no name."""
 _WITH_METRICS = tuple(word for word, level in LEVEL_OF_WORD.items() if not level.names_clients)
 _AS_LIMIT = "write a level and a name as `tenant acme`, `topic acme/shop/*`, or `proxy` alone"
@@ -409,7 +409,8 @@ def _limit_with_metrics(value: Any) -> str:
     if level in _NAMELESS and name:
         raise ValueError(f"the limit of {level} has no name: write `{level}` alone")
     if level not in _NAMELESS and not name:
-        raise ValueError(f"name the {level.replace('_', ' ')}, or write `{level} *` for all")
+        named = "topic" if level in _OF_TOPICS else level.replace("_", " ")
+        raise ValueError(f"name the {named}, or write `{level} *` for all")
     if level in _OF_TOPICS and "://" not in name and name != EACH:
         name = f"persistent://{name}"
     if len(name) > LONGEST_LIMIT_NAME or not name.isprintable():

@@ -13,7 +13,7 @@ from sluice.cli import app
 from tests.deploy.manifests import ROOT
 from tests.deploy.pod import SLUICE
 
-UNITS = sorted(unit for kind in ("service", "timer") for unit in (ROOT / "deploy/systemd").glob(f"*.{kind}"))
+UNITS = sorted(unit for kind in ("service", "socket", "timer") for unit in (ROOT / "deploy/systemd").glob(f"*.{kind}"))
 _MOST_EXPOSED = 15
 """Of 100, as `systemd-analyze security --threshold` counts."""
 
@@ -31,7 +31,7 @@ def units(tmp_path: Path) -> list[Path]:
 
 @pytest.mark.systemd
 def test_units_are_as_systemd_has_them(units: list[Path]) -> None:
-    assert len(units) == 3
+    assert len(units) == 4
     told = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False, timeout=120
     )
@@ -64,3 +64,8 @@ def test_commands_of_a_unit_take_their_arguments(unit: Path) -> None:
         while hasattr(command, "commands"):
             command, words = command.commands[words[0]], words[1:]
         command.make_context("", words)
+
+
+def test_socket_unit_has_the_address_of_the_readme() -> None:
+    (address,) = re.findall(r"^ListenStream=(.*)$", (ROOT / "deploy/systemd/sluice.socket").read_text(), re.MULTILINE)
+    assert f"\nlisten: {address}\n" in (ROOT / "README.md").read_text()

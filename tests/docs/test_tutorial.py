@@ -30,7 +30,7 @@ class Reader:
     def __init__(self, page: str, folder: Path) -> None:
         ports = dict(zip(("6650", "6651", "8080"), map(str, free_ports(0, 0, 0)), strict=True))
         self.text = re.sub(r"(?<=127\.0\.0\.1:)(6650|6651|8080)", lambda port: ports[port[0]], page)
-        self.text = self.text.replace("range(30)", "iter(__import__('pathlib').Path('raised').exists, True)")
+        self.text = self.text.replace("range(120)", "iter(__import__('pathlib').Path('raised').exists, True)")
         self.admin = AdminClient(f"http://127.0.0.1:{ports['8080']}")
         self.env = {"SLUICE_ADMIN": f"127.0.0.1:{ports['8080']}"}
         self.folder, self.left_out = folder, list[str]()

@@ -259,7 +259,7 @@ async def test_command_shows_findings_and_its_exit_code(make_admin: Any) -> None
     first, second, *_ = done.stdout.splitlines()
     assert first.startswith("problem  brokers      broker pulsar://127.0.0.1:1 does not answer: ")
     assert second.startswith("                      to do: check its address")
-    assert done.stderr.startswith("sluice: 1 problems in ")
+    assert done.stderr.startswith("sluice: 1 problem in ")
 
 
 def test_options_of_streams_need_it() -> None:

@@ -22,7 +22,7 @@ runner = CliRunner()
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     """The configurations that would have been served."""
     served: list[Config] = []
-    monkeypatch.setattr(proxy.serve, "run", lambda source, successor=None: served.append(source.read()))
+    monkeypatch.setattr(proxy.serve, "run", lambda source, **_: served.append(source.read()))
     return served
 
 

@@ -23,6 +23,7 @@ class Sessions:
     def __init__(self, world: World) -> None:
         self._world = world
         self.listens = True
+        self.has_left_queues = False
 
     @property
     def sessions(self) -> list[object]:
@@ -37,6 +38,9 @@ class Sessions:
 
     async def leave_port(self) -> None:
         self.listens = False
+
+    def leave_queues(self) -> None:
+        self.has_left_queues = True
 
     def end_sessions(self) -> None:
         for session in self._world.sessions:
@@ -167,6 +171,20 @@ def test_client_that_comes_when_time_is_short_is_closed(make_world: Make) -> Non
     assert again.transport.is_eof_sent
     assert draining.world.counters.drain_refused == {"data": 1}
     broker.heard()
+
+
+@pytest.mark.parametrize(("cause", "is_left"), [(DrainCause.SIGTERM, True), (DrainCause.REST, False)])
+def test_queues_are_left_when_the_process_is_about_to_end(
+    draining: Draining, cause: DrainCause, *, is_left: bool
+) -> None:
+    """After another drain it goes on, and answers clients that come."""
+    publisher(draining.world)
+    draining.world.loop.run(draining.service.begin, cause)
+    draining.advance(4.9)
+    assert not draining.server.has_left_queues
+    draining.advance(25.2)
+    assert draining.service.phase is Phase.DRAINED
+    assert draining.server.has_left_queues is is_left
 
 
 def test_clients_that_all_come_back_leave_once(draining: Draining) -> None:

@@ -22,7 +22,7 @@ from proxy.observe.intervals import Intervals
 from proxy.observe.log_lines import Writer
 from proxy.observe.totals import NamespaceTotals
 from proxy.read_scheduler import MANY, SLICE_NS
-from proxy.server import ACCEPTED_AT_ONCE, LISTENERS, Server
+from proxy.server import ACCEPTED_AT_ONCE, LISTENERS, Server, Sockets
 from proxy.session.data_path import DataPath
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
@@ -47,7 +47,7 @@ from tests.proxy.wire import (
 from tests.waiting import PATIENCE_S
 
 
-def make_server(broker: str, listen: str = "127.0.0.1:0", most: int | None = None) -> Server:
+def make_server(broker: str, listen: str | list[str] = "127.0.0.1:0", most: int | None = None) -> Server:
     config = Config.model_validate({"listen": listen, "broker": f"pulsar://{broker}"})
     counters, access = Counters(), AccessLog(Writer("p", "boot"), None)
     engine = Engine(config, policies_of(config.limits), counters)
@@ -108,6 +108,29 @@ async def test_clients_in_the_queue_of_a_port_that_is_left_are_served() -> None:
         for client in clients:
             client.writer.close()
         await server.stop(5)
+
+
+@pytest.mark.parametrize("is_port_left", [False, True])
+async def test_clients_wait_in_queues_that_the_manager_keeps(*, is_port_left: bool) -> None:
+    async with broker_on_loopback() as broker:
+        with socket.create_server(("127.0.0.1", 0)) as kept:
+            address = f"127.0.0.1:{kept.getsockname()[1]}"
+            server = make_server(broker, [address, "127.0.0.1:0"])
+            name = f"listen pulsar://{address}"
+            own = (await server.bind(Sockets({name: [kept.dup()]}, {name}))).split(", ")[1]
+            await server.accept()
+            server.leave_queues()
+            served, waiting = await connect_to(own), await connect_to(address)
+            for client in (waiting, served):
+                client.send(connect())
+            assert await served.hear() == connected()
+            if is_port_left:
+                await server.leave_port()
+            await server.stop(5)
+            assert server.accepted == 1
+            kept.accept()[0].close()
+            for client in (waiting, served):
+                client.writer.close()
 
 
 async def test_a_neighbour_is_served_before_most_of_a_crowd_that_spoke_before_it() -> None:
@@ -201,11 +224,11 @@ async def test_one_that_cannot_have_all_its_doors_has_none(monkeypatch: pytest.M
         left = [0, 1]
         monkeypatch.setattr("proxy.server.os.dup", dup)
         with pytest.raises(OSError, match="too many"):
-            await Addresses(server, {}).accept_again()
-        assert server._accepting == [], "they are all tried again"
+            await Addresses(server, Sockets()).accept_again()
+        assert server._accepting == {}, "they are all tried again"
         monkeypatch.setattr("proxy.server.os.dup", real)
-        await Addresses(server, {}).accept_again()
-        assert len(server._accepting) == LISTENERS
+        await Addresses(server, Sockets()).accept_again()
+        assert sum(map(len, server._accepting.values())) == LISTENERS
         await server.stop(1)
         await asyncio.sleep(0)
 

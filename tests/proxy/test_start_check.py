@@ -133,6 +133,7 @@ def test_store_of_a_running_proxy_is_a_warning_with_its_address(tmp_path: Path) 
         found = check(policies={"store": path}, listen=f"127.0.0.1:{taken.getsockname()[1]}")
     assert found.problems == []
     assert [warning.split(":")[0] for warning in found.warnings[:2]] == ["listen", "policies.store"]
+    assert "perhaps by the proxy that this start replaces" in found.warnings[1]
     store.close()
     assert check(policies={"store": path}).problems == []
 

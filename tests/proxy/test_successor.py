@@ -16,6 +16,7 @@ from proxy import takeover
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.service import MOST_BODY
 from proxy.policies.store import StoredChange
+from proxy.server import Sockets
 from proxy.takeover import ENDS, GO, READY, SocketLink, Successor, TakeoverError
 
 
@@ -29,7 +30,7 @@ class Before:
         ours.setblocking(False)
         theirs.setblocking(False)
         self.link = SocketLink(ours)
-        self.successor = Successor(theirs, {}, os.pidfd_open(self.process.pid))
+        self.successor = Successor(theirs, Sockets(), os.pidfd_open(self.process.pid))
 
     async def open(self) -> None:
         await self.link.open()
@@ -79,7 +80,7 @@ async def test_silent_process_is_awaited(before: Before, monkeypatch: pytest.Mon
 async def test_socket_that_is_not_taken_is_shut(before: Before) -> None:
     """The process before has a descriptor of it as well."""
     with socket.create_server(("127.0.0.1", free_port())) as running, socket.create_server(("127.0.0.1", 0)) as kept:
-        before.successor.sockets["listen a"] = [running.dup()]
+        before.successor.sockets.by_name["listen a"] = [running.dup()]
         await before.link.send(GO)
         await before.successor.ready()
         socket.create_connection(kept.getsockname(), 60).close()

@@ -1,9 +1,15 @@
 """The admin address."""
 
+import asyncio
+from collections.abc import Iterator
+
 import pytest
+from prometheus_client.core import Metric
 from structlog.testing import capture_logs
 
 from proxy.admin import limit_metrics
+from proxy.admin.metrics import SluiceCollector
+from proxy.admin.shared_work import TooManyWaitError
 from tests.proxy.admin.test_stream_rest import open_streams
 from tests.proxy.admin_client import Admin
 from tests.waiting import until
@@ -38,6 +44,23 @@ async def test_metrics_of_all_limits_are_made_on_request(make_admin, monkeypatch
     assert status == 409
     assert "name those that matter in metrics_limits" in answer["reason"]
     assert (await admin.ask("GET", "/metrics?limits=chosen"))[0] == 200
+
+
+async def test_metrics_of_all_limits_are_made_once_for_those_who_ask_meanwhile(
+    make_admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin: Admin = await make_admin()
+    runs, parts = list[bool](), SluiceCollector.parts
+
+    def counted(collector: SluiceCollector, *, all_limits: bool = False) -> Iterator[Metric | None]:
+        runs.append(all_limits)
+        return parts(collector, all_limits=all_limits)
+
+    monkeypatch.setattr(SluiceCollector, "parts", counted)
+    monkeypatch.setattr("proxy.admin.shared_work.MOST_WAITING", 2)
+    asked = [admin.metrics.text(all_limits=True) for _ in range(3)]
+    first, second, refused = await asyncio.gather(*asked, return_exceptions=True)
+    assert (first is second, type(refused), runs) == (True, TooManyWaitError, [True])
 
 
 async def test_readiness_says_what_stands_in_the_way(make_admin) -> None:

@@ -1,7 +1,7 @@
 """The first scrape of a proxy: nothing has happened yet, and all series are there."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ from prometheus_client.parser import text_string_to_metric_families
 import fleet
 import protocol
 import proxy as product
-from limiter.levels import Setting
+from limiter.levels import SHAREABLE, SHARED_BY_PROCESSES, Setting
 from limiter.limiter import Limiter, Scope
+from limiter.policies import Policies
 from proxy.admin import limit_metrics, metrics
 from proxy.admin.limit_metrics import LimitMetrics
 from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import Config
 from proxy.observe.totals import NamespaceTotals, owner_of
+from proxy.processes import as_process
 from tests.limiter.world import limiter
 from tests.proxy.file_limits import policies_of
 from tests.proxy.identity.keys import token_files
@@ -172,11 +174,11 @@ def test_expected_names_leave_room_for_names_with_messages(monkeypatch: pytest.M
 
 
 def unused_names(
-    limits: dict[str, Any], *chosen: str, is_of_fleet: bool = False, all_limits: bool = False
+    limits: dict[str, Any], *chosen: str, shared: Collection[str] = (), all_limits: bool = False
 ) -> dict[str, set[str]]:
     """The names of limits without a stream that each metric of single limits has."""
     config = Config.model_validate({"broker": "pulsar://b:6650", "limits": limits})
-    shown = LimitMetrics(policies_of(config.limits), is_of_fleet=is_of_fleet)
+    shown = LimitMetrics(policies_of(config.limits), shared)
     shown.choose(chosen)
     found: dict[str, set[str]] = {}
     for part in (shown.parts_of_all if all_limits else shown.parts)({}, 0):
@@ -200,7 +202,7 @@ def test_unused_limits_that_are_named_have_places_of_their_own(monkeypatch: pyte
     monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
     found = unused_names(MANY_TENANTS, "tenant t8", "tenant nobody")
     assert {frozenset(names) for names in found.values()} == {frozenset({"t0", "t8"})}
-    assert unused_names(MANY_TENANTS, "tenant t*")["sluice_limit_used"] == {"t0", "t1"}, "as far as names are looked at"
+    assert len(unused_names(MANY_TENANTS, "tenant t*")["sluice_limit_used"]) == 9, "however many names come before"
 
 
 def used_names(config: dict[str, Any], *limiters: Limiter, chosen: str = "") -> list[str]:
@@ -220,19 +222,76 @@ def test_partitions_of_a_topic_that_is_named_are_named(monkeypatch: pytest.Monke
     assert used_names({}, partition, chosen=f"topic {topic}") == [f"{topic}-partition-0"]
 
 
+def test_named_partition_of_a_topic_that_is_not_named_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_CHOSEN", 0)
+    topic = "persistent://acme/shop/orders"
+    given = Config.model_validate(
+        {"broker": "pulsar://b:6650", "limits": {"topics": {topic: {"publish": {"messages": 1}}}}}
+    )
+    shown = LimitMetrics(policies_of(given.limits))
+    shown.choose([f"topic {topic}-partition-0"])
+    assert left_out(shown, limiter(10, name=f"{topic}-partition-0")) == 1
+
+
 def test_tenant_that_is_named_like_a_partition_has_one_series() -> None:
     named = {name: {"publish": {"messages": 1}} for name in ("acme", "acme-partition-1")}
     made = Limiter(Scope("publish", "tenant", "acme-partition-1", "acme-partition-1", ""), limiter(1).limit, "test", 0)
     assert used_names({"tenants": named}, made) == ["acme", "acme-partition-1"]
 
 
-def test_named_limits_without_a_stream_or_room_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def many_tenants(*chosen: str) -> tuple[Policies, LimitMetrics]:
+    policies = policies_of(Config.model_validate({"broker": "pulsar://b:6650", "limits": MANY_TENANTS}).limits)
+    shown = LimitMetrics(policies)
+    shown.choose(chosen)
+    return policies, shown
+
+
+def left_out(shown: LimitMetrics, *in_use: Limiter) -> float:
+    parts = shown.parts({each.scope: each for each in in_use}, 0)
+    (found,) = [part for part in parts if part and part.name == "sluice_limits_left_out"]
+    return found.samples[0].value
+
+
+@pytest.mark.parametrize("chosen", [["tenant *"], ["tenant t*"], [f"tenant t{number}" for number in range(9)]])
+def test_named_limits_without_room_are_counted_once(chosen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In use or not; names beyond those that are looked at for unused limits in general are counted as well."""
     monkeypatch.setattr(limit_metrics, "MOST_CHOSEN", 5)
-    config = Config.model_validate({"broker": "pulsar://b:6650", "limits": MANY_TENANTS})
-    shown = LimitMetrics(policies_of(config.limits))
-    shown.choose(["tenant *"])
-    (left_out,) = [part for part in shown.parts({}, 0) if part and part.name == "sluice_limits_left_out"]
-    assert [sample.value for sample in left_out.samples] == [4]
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
+    _, shown = many_tenants(*chosen)
+    used = [
+        Limiter(Scope("publish", "tenant", f"t{each}", f"t{each}", ""), limiter(1).limit, "t", 0) for each in (0, 8)
+    ]
+    assert (left_out(shown), left_out(shown, *used)) == (4, 4)
+
+
+def test_named_limits_are_counted_again_after_a_change_alone() -> None:
+    policies, shown = many_tenants("tenant *")
+    first, second = (sum(part is None for part in shown.parts({}, 0)) for _ in range(2))
+    assert second < first, "names are not looked at by each scrape"
+    policies.put("publish", Setting.TENANT, "t9", policies.get("publish", Setting.TENANT, "t0"))
+    shown.policies_changed()
+    assert any(
+        each.labels["name"] == "t9" for part in shown.parts({}, 0) if part for each in part.samples if each.labels
+    )
+
+
+def test_change_while_named_limits_are_counted_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_CHOSEN", 5)
+    policies, shown = many_tenants("tenant *")
+    looking = shown.parts({}, 0)
+    next(looking)
+    policies.put("publish", Setting.TENANT, "t9", policies.get("publish", Setting.TENANT, "t0"))
+    shown.policies_changed()
+    for _ in looking:
+        pass
+    assert left_out(shown) == 5
+
+
+def test_limits_of_pulsars_own_topics_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 0)
+    topic = "persistent://acme/shop/__change_events"
+    made = Limiter(Scope("publish", "exempt", topic, "acme", "shop"), limiter(1).limit, "test", 0)
+    assert used_names({}, made, chosen=f"exempt {topic}") == used_names({}, made, chosen="exempt *") == [topic]
 
 
 def test_all_limits_on_request_are_also_those_not_yet_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,11 +301,26 @@ def test_all_limits_on_request_are_also_those_not_yet_in_use(monkeypatch: pytest
     assert len(unused_names(MANY_TENANTS, all_limits=True)["sluice_limit_used"]) == 5
 
 
-def test_unused_limit_of_a_fleet_has_no_rate_yet() -> None:
+@pytest.mark.parametrize(
+    ("shared", "known"),
+    [(SHAREABLE, {""}), (SHARED_BY_PROCESSES, set()), (("topic",), {"", "acme"}), (("tenant", "proxy"), set())],
+)
+def test_unused_limit_that_is_shared_has_no_rate_yet(shared: Collection[str], known: set[str]) -> None:
     limits = {"tenants": {"acme": {"publish": {"messages": 1}}}, "proxy": {"publish": {"messages": 1}}}
-    found = unused_names(limits, is_of_fleet=True)
-    assert found["sluice_limit_per_second"] == found["sluice_limit_burst"] == {""}
+    found = unused_names(limits, shared=shared)
+    assert found.get("sluice_limit_per_second", set()) == found.get("sluice_limit_burst", set()) == known
     assert found["sluice_limit_used"] == found["sluice_limit_waiting_streams"] == {"", "acme"}
+
+
+async def test_first_scrape_of_several_processes_has_no_whole_rate() -> None:
+    limits = {"tenants": {"acme": {"publish": {"messages": 10}}}, "proxy": {"publish": {"messages": 20}}}
+    config = Config.model_validate({"broker": "pulsar://127.0.0.1:1", "limits": limits, "processes": 2})
+    proxy = Proxy(ConfigSource(None, lambda: as_process(config, 0)))
+    try:
+        parts = [part for part in proxy._collector.parts() if part is not None]
+    finally:
+        await proxy.stop()
+    assert [each for part in parts if part.name == "sluice_limit_per_second" for each in part.samples] == []
 
 
 async def test_namespace_of_a_policy_has_series_before_its_first_stream() -> None:

@@ -25,6 +25,8 @@ def problem(entries: Any) -> str:
         ("partitioned_topic *", "partitioned_topic *"),
         ("subscription audit@persistent://acme/shop/orders", "subscription audit@persistent://acme/shop/orders"),
         ("proxy", "proxy"),
+        ("exempt *", "exempt *"),
+        ("exempt acme/shop/__change_events", "exempt persistent://acme/shop/__change_events"),
     ],
 )
 def test_an_entry_is_a_level_and_a_name_or_pattern(entry: str, kept: str) -> None:
@@ -37,6 +39,7 @@ def test_an_entry_is_a_level_and_a_name_or_pattern(entry: str, kept: str) -> Non
         ("tenat acme", "'tenat' is no level: write a level and a name as `tenant acme`"),
         ("role billing", "role limits are named after clients, which /metrics never shows"),
         ("tenant", "name the tenant, or write `tenant *` for all"),
+        ("exempt", "name the topic, or write `exempt *` for all"),
         ("proxy one", "the limit of proxy has no name: write `proxy` alone"),
         ("namespace a*b*/c", "write one * at most in each part between slashes"),
         (f"tenant {'x' * 301}", "metrics show names in one line of 300 characters at most"),

@@ -26,10 +26,10 @@ def quiet() -> Iterator[None]:
         yield
 
 
-async def sluice(admin: Admin, *arguments: str | Path) -> Result:
+async def sluice(admin: Admin, *arguments: str | Path, columns: int = 200) -> Result:
     """Beside the loop that answers it."""
     command = [*map(str, arguments), "--admin", f"{admin.client.host}:{admin.client.port}"]
-    return await asyncio.to_thread(lambda: CliRunner().invoke(app, command, env={"COLUMNS": "200"}))
+    return await asyncio.to_thread(lambda: CliRunner().invoke(app, command, env={"COLUMNS": str(columns)}))
 
 
 async def test_explain_marks_what_holds_and_says_what_hides_the_rest(make_admin) -> None:
@@ -43,6 +43,14 @@ async def test_explain_marks_what_holds_and_says_what_hides_the_rest(make_admin)
     assert ["", "topic_of_namespace acme/shop", "messages 9", "file", hidden] in rows
     assert ["role", "", "asked only for a --role", "", ""] in rows
     assert ["producer", "", "consumers have none", "", ""] in rows
+
+
+async def test_explain_has_levels_in_one_piece_at_80_columns(make_admin) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
+    told = (await sluice(admin, "explain", "acme/shop/orders", columns=80)).stdout
+    assert told.count("│ partitioned_topic │") == 2
+    assert max(map(len, told.splitlines())) <= 80
 
 
 async def test_explain_of_a_system_topic_says_that_it_is_exempt(make_admin) -> None:
@@ -125,7 +133,7 @@ async def test_a_file_without_limits_takes_none_away_by_mistake(make_admin, tmp_
 
 async def test_audit_shows_who_changed_what(make_admin) -> None:
     admin: Admin = await make_admin()
-    assert (await sluice(admin, "audit")).stdout == "nothing has been changed\n"
+    assert (await sluice(admin, "audit")).stdout.startswith("nothing has been changed at run time; ")
     await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
     what, *rows = (await sluice(admin, "audit")).stdout.splitlines()
     assert what.rstrip().endswith("  publish topic_of_namespace acme/shop")
