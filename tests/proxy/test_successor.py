@@ -90,6 +90,14 @@ async def test_socket_that_is_not_taken_is_shut(before: Before) -> None:
         socket.create_connection(running.getsockname(), 60).close()
 
 
+async def test_socket_of_the_service_manager_stays_open(before: Before) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as running:
+        before.successor.sockets.add(Sockets({"listen a": [running.dup()]}, {"listen a"}))
+        await before.link.send(GO)
+        await before.successor.ready()
+        socket.create_connection(running.getsockname(), 60).close()
+
+
 async def test_changes_of_policies_reach_the_process_before(before: Before) -> None:
     await before.open()
     followed = list[tuple[StoredChange, Principal]]()

@@ -442,7 +442,7 @@ async def test_address_that_is_dropped_is_shut(tmp_path: Path, broker: str) -> N
         new = await asyncio.to_thread(Successor.ask, proxy.door, PATIENCE_S)
         assert new is not None
         host, _, port = proxy.address.partition(":")
-        assert sorted(name.split()[0] for name in new.sockets) == ["admin", "listen"]
+        assert sorted(name.split()[0] for name in new.sockets.by_name) == ["admin", "listen"]
         await new.ready()
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((host, int(port)), PATIENCE_S)

@@ -167,7 +167,7 @@ class ModelProcess:
 
     async def lend(self) -> Sockets:
         await Step(lambda: None)
-        return {}
+        return Sockets()
 
     async def give(self) -> None:
         def do() -> None:
@@ -246,7 +246,7 @@ class World:
         self.old.serve_client()
         self._process = os.open(os.devnull, os.O_RDONLY)
         # Its link is put into its place: the sockets of a takeover are none here.
-        self._successor = Successor(cast("Any", None), {}, self._process)
+        self._successor = Successor(cast("Any", None), Sockets(), self._process)
         self._successor.link = cast("SocketLink", self.new)
         self.old.begin(Handover(self.old, self.old).run(_ignored))
 

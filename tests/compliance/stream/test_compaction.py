@@ -10,7 +10,7 @@ from compliance.line_reader import ROWS
 from compliance.stream import compaction
 from compliance.stream import log_file as module
 from compliance.stream.compaction import CompactionTask, NumberRange, closed_days, compact, plan
-from compliance.stream.folder import load
+from compliance.stream.folder import load, staged
 from compliance.stream.log_file import JobPlaces, read_log_file
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import JobRun
@@ -97,7 +97,7 @@ def test_small_files_give_the_same_as_large_ones(tmp_path, monkeypatch):
     for most in (0, 5, 4096):
         monkeypatch.setattr(compaction, "_SMALL_ROWS", most)
         written = compaction._write((0, task), out=places.out, day=DAY, attempt=f"try{most}")
-        files = {table: f"{compaction.staged(places, table, DAY)}/{name}.parquet" for table, name in written}
+        files = {table: f"{staged(places, table, DAY)}/{name}.parquet" for table, name in written}
         made.append({table: pq.read_table(file).to_pylist() for table, file in files.items()})
     assert {table: len(rows) for table, rows in made[0].items()} == {"rows": 33, "copies": 6, "malformed": 2}
     assert made[0] == made[1] == made[2]
