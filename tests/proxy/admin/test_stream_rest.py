@@ -1,6 +1,7 @@
 """`GET /sluice/streams`, asked as one asks it."""
 
 import asyncio
+import json
 
 import aiohttp
 import pytest
@@ -35,6 +36,7 @@ async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
     make_admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream_rest, "_SHOWN_AT_ONCE", 3)
+    monkeypatch.setattr(stream_rest, "_ORDERED_AT_ONCE", 2)
     monkeypatch.setattr(stream_rest, "_LOOKED_AT_ONCE", 5)
     admin: Admin = await make_admin()
     open_streams(admin, 8)
@@ -105,3 +107,18 @@ async def test_who_does_not_take_an_answer_in_time_is_sent_away(make_admin, monk
     monkeypatch.setattr(web.StreamResponse, "write", never)
     with pytest.raises(aiohttp.ClientError):
         await admin.ask("GET", "/sluice/streams")
+
+
+async def test_an_answer_has_so_many_bytes_and_counts_the_rest(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Admin = await make_admin()
+    open_streams(admin, 300)
+    _, whole = await admin.ask("GET", "/sluice/streams")
+    size = len(json.dumps(whole["streams"], separators=(",", ":")))
+    monkeypatch.setattr(stream_rest, "MOST_BYTES", size // 2)
+    async with admin.client.get("/sluice/streams") as answer:
+        text = await answer.read()
+    page = json.loads(text)
+    shown = len(page["streams"])
+    assert (shown + page["left_out"], 140 <= shown <= 160, page["totals"]["streams"]) == (300, True, 300)
+    assert len(text) <= size // 2 + 1_000
+    assert page["streams"] == whole["streams"][:shown]
