@@ -580,6 +580,9 @@ def test_proxy_starts_with_a_key_that_it_cannot_use(tmp_path: Path) -> None:
     ]
 
 
+_KEPT = "file of the configuration not reloaded"
+
+
 async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
     folder = tmp_path / "conf.d"
     folder.mkdir()
@@ -595,7 +598,8 @@ async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
 
     (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6, colour: red}}}}\n")
     (folder / "b.yaml").write_text("limits: {tenants: {other: {publish: {messages: 7}}}}\n")
-    outcome = await proxy.reloader.reload("file changed")
+    with capture_logs() as lines:
+        outcome = await proxy.reloader.reload("file changed")
     partly, [state] = tokens(), list(proxy.reloader.degraded())
     (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6}}}}\n")
     whole = await proxy.reloader.reload("file changed")
@@ -606,7 +610,10 @@ async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
     ]
     assert (outcome.files_taken, list(outcome.files_kept)) == ((f"{folder}/b.yaml",), [f"{folder}/a.yaml"])
     assert (partly, state.cause) == ({"acme": 5, "other": 7}, "reload_refused")
-    assert state.reason.endswith("; files that are not taken: a.yaml (it has a mistake)")
+    assert state.reason.endswith(" as before; 1 of the configuration's files is not taken")
+    assert [(line["file"], line["why"]) for line in lines if line["event"] == _KEPT] == [
+        (f"{folder}/a.yaml", "it has a mistake")
+    ]
     assert (whole.problems, tokens()) == ((), {"acme": 6, "other": 7})
 
 
