@@ -192,13 +192,15 @@ _LONGEST_OF_KUBERNETES = 200
 
 
 def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> tuple[list[Given], list[str]]:
-    """Return the values of variables, and the problems of the others; an empty variable counts as not set."""
+    """Return the values of variables, and the problems of the others; as in YAML, a value is not empty."""
     by_variable = variables(model)
     given, problems = [], []
     for variable, text in sorted(environment.items()):
-        if not variable.startswith(PREFIX) or not text:
+        if not variable.startswith(PREFIX):
             continue
-        if variable in by_variable:
+        if variable in by_variable and not text:
+            problems.append(f"{variable}: is empty; give it a value, or unset it for the file's value or the default")
+        elif variable in by_variable:
             key, annotation = by_variable[variable]
             try:
                 given.append(Given(key, _read(annotation, text), variable))

@@ -580,6 +580,23 @@ def test_proxy_starts_with_a_key_that_it_cannot_use(tmp_path: Path) -> None:
     ]
 
 
+async def test_renamed_file_of_a_folder_is_warned_of(tmp_path: Path) -> None:
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    for name in ("a.yaml", "b.yaml", "c.JSON"):
+        (folder / name).write_text(f"limits: {{tenants: {{{name[0]}: {{publish: {{messages: 5}}}}}}}}\n")
+    files = ConfigFiles(folder, {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
+    with capture_logs() as lines:
+        proxy = Proxy(ConfigSource(folder, files.read, reread=files.reread))
+        await proxy.start()
+        (folder / "b.yaml").rename(folder / "b.YAML")
+        await proxy.reloader.reload("file changed")
+    await proxy.stop()
+    passed_over = [line["reason"] for line in lines if "folder is passed over" in line["event"]]
+    names = ["c.JSON", "b.YAML", "c.JSON"]
+    assert [reason.partition(": ")[0] for reason in passed_over] == [f"{folder}/{name}" for name in names]
+
+
 _KEPT = "file of the configuration not reloaded"
 
 
