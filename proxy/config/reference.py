@@ -390,7 +390,8 @@ URL is for commands alone. On reload the environment is that of the start.
 `sluice check --config FILE --show` prints every given value with its source: the file, a variable, or a flag (the
 command takes those of `sluice serve`); `--show-defaults` adds all defaults. The output is a configuration.
 
-No secret is a value here: tokens and TLS keys are files, which are read again when they change.
+No secret is a value here: tokens and TLS keys are files, which are read again when they change. Where a secret is
+written nevertheless, in place of a file or in an address, the error does not show it.
 
 Files are regular ones, or links to them. A FIFO (so `<(…)` of a shell, too), device, socket or directory is refused at
 once, and so is a file larger than its bound: 64 MiB for the configuration (100,000 topics with limits have 22), 16 MiB
