@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heappushpop
-from itertools import count
+from itertools import count, repeat
 from typing import TypedDict
 
 from aiohttp import web
@@ -350,8 +350,10 @@ def _burst(rate: Rate | None) -> int | None:
     return None if rate is None else rate.burst
 
 
-_LOOKED_AT_ONCE, _ORDERED_AT_ONCE, _SHOWN_AT_ONCE = 10, 10, 2
+_LOOKED_AT_ONCE, _ORDERED_AT_ONCE = 10, 10
 """Streams in one unit of work; names of clients may have 4 KiB."""
+_SHOWN_BYTES = 4096
+"""Bytes of a stream's JSON for which its showing is another unit of work."""
 MOST_BYTES = 16 << 20
 """Bytes of an answer's streams. Six thousand ordinary ones have as many, or a few hundred with names of 4 KiB."""
 _PIECE = 64 << 10
@@ -442,11 +444,11 @@ class StreamRest:
         return [json_of(sums)[:-1] + b',"streams":[', *views.pieces, b"]}"]
 
     def _showing(self, streams: list[Stream], views: "_Views") -> Iterator[None]:
-        for some in _parts(streams, _SHOWN_AT_ONCE):
-            for stream in some:
-                if not views.add(json_of(view(stream, self._engine.clock()))):
-                    return
-            yield
+        for stream in streams:
+            shown = json_of(view(stream, self._engine.clock()))
+            if not views.add(shown):
+                return
+            yield from repeat(None, 1 + len(shown) // _SHOWN_BYTES)
 
 
 class _Views:
