@@ -30,11 +30,13 @@ from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
 from proxy.checkup import Checkup
 from proxy.config.limits import Limits
 from proxy.config.model import Config
+from proxy.config.written import passed_over
 from proxy.counters import Counters
 from proxy.credential_files import CredentialFiles
 from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force
 from proxy.drain import DrainCause, DrainService
+from proxy.files import warn_of_passed_over
 from proxy.fleet.configured_link import link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.service import FleetService
@@ -114,6 +116,7 @@ class Proxy:
         self.read_files = fingerprints([source.file] if source.file else [])
         config = source.read()
         choose_form(config.log)
+        _warn_of_files(source.file)
         self.read_files |= fingerprints(_files_of(config))
         self.config = config.model_copy(update={"limits": Limits()})
         self._names_limits = "limits" in config.model_fields_set
@@ -245,7 +248,7 @@ class Proxy:
     def _make_reloader(self) -> Reloader:
         return Reloader(
             self.config,
-            self._source.reread or self._source.read,
+            self._reread,
             self._files.readers(),
             self._prepare,
             self.engine.counters,
@@ -253,6 +256,10 @@ class Proxy:
             on_outcome=self._look_at_states,
             measure=partial(self.engine.slices.measure, Work.FILES),
         )
+
+    def _reread(self) -> Config:
+        _warn_of_files(self._source.file)
+        return (self._source.reread or self._source.read)()
 
     def _make_collector(self) -> SluiceCollector:
         return SluiceCollector(
@@ -569,6 +576,11 @@ def _files_of(config: Config) -> list[Path]:
     of_brokers_admin = config.admin_forward.ca  # its token is read for each request
     named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files())
     return [file for file in named if file is not None]
+
+
+def _warn_of_files(path: Path | None) -> None:
+    """Warn of files in the configuration's folder that are passed over."""
+    warn_of_passed_over("a file of the configuration's folder is passed over", "config", str(path), passed_over(path))
 
 
 def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:

@@ -26,7 +26,8 @@ CAUSES: Final[tuple[DegradedCause, ...]] = get_args(DegradedCause)
 class Degraded(NamedTuple):
     """A state in which part of the configuration is not in force.
 
-    Its texts name files and brokers of the configuration, and no tenants or topics: probes may read them.
+    Its texts name brokers, but no tenants, topics or files of the configuration, which may be named after tenants:
+    probes and tenants may read them.
 
     Attributes:
         cause: The state's name, one of a few.

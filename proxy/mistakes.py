@@ -4,6 +4,7 @@ pydantic makes an object for each mistake, in one turn of the loop. So a section
 and of the names of a section, or the entries of a list, the rest is passed over once some have mistakes.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +17,7 @@ from pydantic import (
     ValidationInfo,
     ValidatorFunctionWrapHandler,
     WrapValidator,
+    field_validator,
     model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError, PydanticOmit
@@ -71,6 +73,10 @@ class Mistake:
     is_of_one: bool = False
 
 
+_TOKEN = re.compile(r"\s*(?:bearer |token:|eyJ[\w-]+\.)", re.IGNORECASE)
+"""The beginning of a token as clients write it, or of a JWT."""
+
+
 class ConfigSection(BaseModel):
     """A section of the configuration: it has the keys of its fields, and no others."""
 
@@ -83,6 +89,13 @@ class ConfigSection(BaseModel):
         if isinstance(written, dict) and len(written) > most:
             known = ", ".join(islice(cls.model_fields, _MOST_NAMED))
             raise ValueError(f"this section has {len(written)} keys, of {len(cls.model_fields)} known ones: {known}")
+        return written
+
+    @field_validator("token", "tokens", "token_file", mode="before", check_fields=False)
+    @classmethod
+    def _is_no_token(cls, written: Any) -> Any:
+        if isinstance(written, str) and _TOKEN.match(written):  # else an error about the file would show it
+            raise ValueError("this is a token itself; write it into a file for Sluice's user alone, and name the file")
         return written
 
 

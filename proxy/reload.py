@@ -75,8 +75,6 @@ class _Ready:
 
 
 _NEEDS_RESTART = "a changed value needs a restart to take effect"
-_MOST_NAMED = 20
-"""Files that the degraded state names."""
 CONFIG = "config"
 """The key under which reloads of the configuration itself are counted."""
 
@@ -127,9 +125,8 @@ class Reloader:
     def degraded(self) -> Iterator[Degraded]:
         """Yield a state if part of the last reload was refused."""
         if self.last is not None and self.last.problems:
-            kept = [f"{Path(file).name} ({why})" for file, why in self.last.files_kept.items()]
-            more = [f"{len(kept) - _MOST_NAMED} more"] if len(kept) > _MOST_NAMED else []
-            files = f"; files that are not taken: {', '.join([*kept[:_MOST_NAMED], *more])}" if kept else ""
+            kept = len(self.last.files_kept)  # their names may tell one tenant of another
+            files = f"; {kept} of the configuration's files {'is' if kept == 1 else 'are'} not taken" if kept else ""
             yield Degraded(
                 "reload_refused",
                 f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and the values that they "
@@ -229,6 +226,8 @@ class Reloader:
         if self.last.problems:
             for problem in self.last.problems:
                 log.error("configuration not reloaded", problem=problem)
+            for file, why in self.last.files_kept.items():
+                log.warning("file of the configuration not reloaded", file=file, why=why)
             for file in self.last.files_taken:
                 log.info("file of the configuration reloaded", file=file)
         else:

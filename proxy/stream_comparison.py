@@ -263,7 +263,8 @@ def seen_here(answer: dict[str, Any]) -> list[SeenStream]:
         TooManyError: If it does not show all.
     """
     if answer["left_out"]:
-        raise TooManyError(f"{answer['left_out']} streams are not shown, {MOST_SHOWN} are; --tenant TENANT shows fewer")
+        shown = len(answer["streams"])
+        raise TooManyError(f"{answer['left_out']} streams are not shown, {shown} are; --tenant TENANT shows fewer")
     return [
         SeenStream(
             stream["direction"],

@@ -18,12 +18,11 @@ from limiter.policies import Policies
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, Rate
 from proxy.admin.in_force import FullestLimits
 from proxy.config.values import LONGEST_LIMIT_NAME
+from proxy.observe.limit_history import WIDE
 from proxy.observe.log_lines import in_force
 
 MOST_LIMITS: Final = 100
 """Limits that are shown of wide levels, and as many of all others."""
-WIDE: Final = frozenset(level.word for level in LEVELS if level.is_wide)
-"""Levels with few limits: limits of topics do not push them out."""
 HIDDEN: Final = frozenset(level.word for level in LEVELS if level.names_clients)
 """Levels whose limits are never shown, as their names are those of clients: a scrape may need no token."""
 MOST_CHOSEN: Final = 500

@@ -42,9 +42,64 @@ MOST_UNTAKEN_FILES: Final = 1 << 30
 SLOW_S: Final = 1.0
 """Seconds after which an answer is one that is taken slowly."""
 _PART_OF_ONE, _PART_OF_TENANTS = 4, 2
-"""One caller may have a quarter of all places, and all callers with tokens for some tenants together half. Each of
-these gets no more than it leaves to the next: of n callers each an (n + 1)th, so that there is always a place."""
+"""One caller may have a quarter of all places, and all callers with tokens for some tenants together half."""
 _RETRY_S = "1"
+
+
+class NoPlaceError(Exception):
+    """All places that a caller may have are taken.
+
+    Args:
+        own: Places of this caller.
+        total: Places of all callers.
+    """
+
+    def __init__(self, own: int, total: int) -> None:
+        super().__init__(f"{own} of {total} places are the caller's own")
+        self.own = own
+        self.total = total
+
+
+class CallerShares:
+    """Places, of which callers with tokens for some tenants have half together.
+
+    A caller gets no more places than it leaves to the next: of n callers each has an (n + 1)th, so there is always one.
+
+    Args:
+        most: All places.
+        most_of_one: Most of one caller; by default half of all, which the rule above leaves.
+    """
+
+    def __init__(self, most: int, most_of_one: int | None = None) -> None:
+        self._most = most
+        self._most_of_one = most if most_of_one is None else max(1, most_of_one)
+        self._most_of_tenants = max(1, most // _PART_OF_TENANTS)
+        self._taken: Counter[str] = Counter()
+        self._of_tenants = 0
+
+    @contextmanager
+    def place(self, caller: Caller) -> Iterator[None]:
+        """Take a place of a caller while the block runs.
+
+        Raises:
+            NoPlaceError: If the caller has as many as it may.
+        """
+        key, of_tenant = key_of(caller), caller.tenants is not None
+        own, total = self._taken[key], self._taken.total()
+        left = self._most - total
+        if of_tenant:
+            left = min(left, self._most_of_tenants - self._of_tenants)
+        if own >= min(self._most_of_one, left):
+            raise NoPlaceError(own, total)
+        self._taken[key] += 1
+        self._of_tenants += of_tenant
+        try:
+            yield
+        finally:
+            self._of_tenants -= of_tenant
+            self._taken[key] -= 1
+            if not self._taken[key]:
+                del self._taken[key]
 
 
 class Places:
@@ -57,12 +112,9 @@ class Places:
     """
 
     def __init__(self, most: int, patience_s: float, refused: RefusalLog) -> None:
-        self._most_of_one = max(1, most // _PART_OF_ONE)
-        self._most_of_tenants = max(1, most // _PART_OF_TENANTS)
+        self._shares = CallerShares(most, most // _PART_OF_ONE)
         self._patience_s = patience_s
         self._refused = refused
-        self._under_way: Counter[str] = Counter()
-        self._of_tenants = 0
         self._turns = LargeTurns()
         self._untaken = {
             (of_tenant, is_file): Untaken(MOST_UNTAKEN_FILES if is_file else MOST_UNTAKEN)
@@ -77,13 +129,11 @@ class Places:
         if resource is not None and resource.canonical in ALWAYS_OPEN:
             return await handler(request)
         caller = request[CALLER]
-        key, of_tenant = key_of(caller), caller.tenants is not None
-        left = self._most_of_tenants - self._of_tenants if of_tenant else self._most_of_one
-        under_way = self._under_way[key]
-        if under_way >= min(self._most_of_one, left):
-            return self._refuse(request, f"{under_way} requests of {caller.name} are under way")
         with ExitStack() as held:
-            held.enter_context(self._counted(key, of_tenant=of_tenant))
+            try:
+                held.enter_context(self._shares.place(caller))
+            except NoPlaceError as error:
+                return self._refuse(request, f"{error.own} requests of {caller.name} are under way")
             if _is_large(request):
                 if not await self._has_turn(caller):
                     return self._refuse(request, "other large answers are still being made")
@@ -111,18 +161,6 @@ class Places:
                 return await self._turns.wait(caller)
         except TimeoutError:
             return False
-
-    @contextmanager
-    def _counted(self, key: str, *, of_tenant: bool) -> Iterator[None]:
-        self._under_way[key] += 1
-        self._of_tenants += of_tenant
-        try:
-            yield
-        finally:
-            self._of_tenants -= of_tenant
-            self._under_way[key] -= 1
-            if not self._under_way[key]:
-                del self._under_way[key]
 
     def _refuse(self, request: web.Request, why: str) -> web.Response:
         self._refused.count(RefusalCause.BUSY, why, request.remote or "?")

@@ -130,6 +130,7 @@ def check(  # noqa: PLR0913 - one for each option
     from proxy.config.limits import doubtful_names
     from proxy.config.model import NO_LIMITS, ConfigError, load, usable_part
     from proxy.config.showing import shown
+    from proxy.config.written import passed_over
     from proxy.start_check import StartCheck
 
     flags = {
@@ -139,7 +140,7 @@ def check(  # noqa: PLR0913 - one for each option
         "access_log": access_log,
         "processes": processes,
     }
-    warnings: list[str] = []
+    warnings = passed_over(config)
     try:
         loaded = load(config, flags, os.environ)
         taken: Loaded | None = loaded

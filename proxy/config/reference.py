@@ -349,10 +349,11 @@ sluice: sluice.yaml:12: max_connection: this key is not known here; did you mean
 
 ## A folder of files
 
-`--config` may name a folder, as `conf.d`. All files in it whose names end in `.yaml` or `.yml` are one configuration;
-hidden files are passed over. They are merged by key: one file may have the plans, and each of others the limits of some
-tenants. A key that two files set is an error that names both, with lines: there is no file that wins over another. A
-list, as `blocks`, is one value, and so is in one file. A file without any key is an error.
+`--config` may name a folder, as `conf.d`. All files in it whose names end in `.yaml` or `.yml` are one configuration.
+Other files are passed over: `sluice check`, the start and each reload warn of those that are neither hidden nor a copy
+of an editor (`~`, `.swp`, `#…#`). The files are merged by key: one file may have the plans, and each of others the
+limits of some tenants. A key that two files set is an error that names both, with lines: there is no file that wins
+over another. A list, as `blocks`, is one value, and so is in one file. A file without any key is an error.
 
 A file that changes, comes or goes is noticed as a change of the configuration. A reload takes as many of the changed
 files as are good together. Of all others the content of before holds; a new one is left out, one that is gone still
@@ -380,16 +381,17 @@ Flags override environment variables, variables override the file, and the file 
 a key is `SLUICE_` and the key in capitals, with two underscores for each dot: `SLUICE_LISTEN`,
 `SLUICE_ACCESS_LOG__DIR`, `SLUICE_ADMIN_ACCESS__TOKENS`. A list has commas: `SLUICE_ALLOWED_BROKERS=a:6650,b:6650`. A
 section by names is YAML, and replaces the whole key:
-`SLUICE_LIMITS__NAMESPACES='{acme/shop: {publish: {messages: 500/s}}}'`. An empty variable counts as not set. A variable
-that begins with `SLUICE_` and names no key is an error, except those of other commands (`SLUICE_CONFIG`,
-`SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`, `SLUICE_PLAIN_HTTP`) and those that Kubernetes makes for
-a Service. `SLUICE_ADMIN` is the address that commands ask and at which `sluice serve` listens; a URL is for commands
-alone. On reload the environment is that of the start.
+`SLUICE_LIMITS__NAMESPACES='{acme/shop: {publish: {messages: 500/s}}}'`. A variable of a key must not be empty: unset
+it for the default. A variable that begins with `SLUICE_` and names no key is an error, except those of other commands
+(`SLUICE_CONFIG`, `SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`, `SLUICE_PLAIN_HTTP`) and those that
+Kubernetes makes for a Service. `SLUICE_ADMIN` is the address that commands ask and at which `sluice serve` listens; a
+URL is for commands alone. On reload the environment is that of the start.
 
 `sluice check --config FILE --show` prints every given value with its source: the file, a variable, or a flag (the
 command takes those of `sluice serve`); `--show-defaults` adds all defaults. The output is a configuration.
 
-No secret is a value here: tokens and TLS keys are files, which are read again when they change.
+No secret is a value here: tokens and TLS keys are files, which are read again when they change. Where a secret is
+written nevertheless, in place of a file or in an address, the error does not show it.
 
 Files are regular ones, or links to them. A FIFO (so `<(…)` of a shell, too), device, socket or directory is refused at
 once, and so is a file larger than its bound: 64 MiB for the configuration (100,000 topics with limits have 22), 16 MiB

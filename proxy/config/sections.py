@@ -346,7 +346,12 @@ class AdminForward(ConfigSection):
     max_body: Size = Field(
         128 * 1024**2, gt=0, description="bytes that the body of a request may have (functions are uploaded in one)"
     )
-    max_in_flight: Whole = Field(16, gt=0, description="requests at the broker at once; more get 503")
+    max_in_flight: Whole = Field(
+        16,
+        gt=0,
+        description="requests at the broker at once: half for one caller, half for all tokens of tenants together; "
+        "more get 503",
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

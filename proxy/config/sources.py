@@ -192,13 +192,15 @@ _LONGEST_OF_KUBERNETES = 200
 
 
 def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> tuple[list[Given], list[str]]:
-    """Return the values of variables, and the problems of the others; an empty variable counts as not set."""
+    """Return the values of variables, and the problems of the others; as in YAML, a value is not empty."""
     by_variable = variables(model)
     given, problems = [], []
     for variable, text in sorted(environment.items()):
-        if not variable.startswith(PREFIX) or not text:
+        if not variable.startswith(PREFIX):
             continue
-        if variable in by_variable:
+        if variable in by_variable and not text:
+            problems.append(f"{variable}: is empty; give it a value, or unset it for the file's value or the default")
+        elif variable in by_variable:
             key, annotation = by_variable[variable]
             try:
                 given.append(Given(key, _read(annotation, text), variable))
@@ -329,16 +331,17 @@ def told(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
     key, is_judged = key_of(problem), problem["type"] == "value_error" and isinstance(problem["input"], dict)
     parts = [_shown_key(key)]
     if problem["type"] not in _WITHOUT_VALUE and not (is_judged and len(problem["input"]) > _MOST_NAMED):
-        parts.append(cut(without_secrets(repr(problem["input"]))))
+        parts.append(_shown_value(key, problem["input"]))
     remedy = _known_keys(model, key) if model is not None and problem["type"] == "extra_forbidden" else ""
     return ": ".join(part for part in (*parts, _message(problem) + remedy) if part)
 
 
 def told_of_yaml(problem: YamlProblem, above: KeyPath = ()) -> str:
     """Return key, value, mistake and remedy in one line."""
-    key = _shown_key((*above, *problem.key))
+    key = (*above, *problem.key)
+    shown = _shown_key(key)
     kind = "is not YAML" if problem.is_of_syntax else ""
-    parts = (key, cut(without_secrets(repr(problem.value))) if problem.value else "", kind, problem.text)
+    parts = (shown, _shown_value(key, problem.value) if problem.value else "", kind, problem.text)
     return ": ".join(part for part in parts if part)
 
 
@@ -392,11 +395,37 @@ def _section_at(model: type[BaseModel], key: Sequence[object]) -> type[BaseModel
 
 
 _DATA = re.compile(r"\bdata:[^'\"\s]*")
+_URL_USER = re.compile(r"(?<!persistent)://[^'\"]*@")
+_USER = re.compile(r"\A('?).*@", re.DOTALL)
+_OF_SECRETS = re.compile(r"tokens?|token_file|.*secret.*|.*passw.*|(.*_)?key|authorization|credentials?", re.IGNORECASE)
+"""Names of keys that hold files with secrets, and of keys that people expect to hold a secret itself."""
+_OF_NAMES = frozenset({"limits", "blocks", "metrics_limits", "authentication"})
+"""Sections with names, in which an `@` is no end of a password."""
 
 
 def without_secrets(text: str) -> str:
-    """Return a text with nothing of what `data:` holds: keys may be written so."""
-    return _DATA.sub("data:…", text)
+    """Return a text with nothing of what `data:` holds, as keys may be written so, and without users of URLs."""
+    return _URL_USER.sub("://…@", _DATA.sub("data:…", text))
+
+
+def _shown_value(key: Sequence[object], value: object) -> str:
+    """Return a wrong value as an error shows it: of a key of secrets nothing, of an address no user and password."""
+    if key and _OF_SECRETS.fullmatch(str(key[-1])):
+        return _HIDDEN
+    text = without_secrets(repr(_without_inner_secrets(value)))
+    return cut(text if not key or key[0] in _OF_NAMES else _USER.sub(rf"\1{_HIDDEN}@", text))
+
+
+_HIDDEN: Final = "…"
+
+
+def _without_inner_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _HIDDEN if _OF_SECRETS.fullmatch(str(name)) else _without_inner_secrets(inner)
+            for name, inner in value.items()
+        }
+    return [_without_inner_secrets(each) for each in value] if isinstance(value, list) else value
 
 
 def all_told(error: ValidationError, model: type[BaseModel]) -> str:

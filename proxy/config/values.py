@@ -221,6 +221,8 @@ def read_count_rate(value: Any) -> tuple[int, int]:
 
 
 def _endpoint(form: EndpointForm, value: Any) -> Endpoint:
+    if "@" in str(value):
+        raise ValueError(f"it holds a user or a password; write it as {form.example}")
     try:
         return form.parse(str(_short(value, LONGEST)))
     except EndpointError as error:
@@ -236,7 +238,8 @@ def _one_or_more(form: EndpointForm, value: Any) -> tuple[Endpoint, ...]:
         try:
             endpoint = _endpoint(form, each)
         except ValueError as error:
-            raise ValueError(f"{str(each)[:_MOST_SHOWN]!r}: {error}" if len(value) > 1 else str(error)) from None
+            shown = "…" if "@" in str(each) else str(each)[:_MOST_SHOWN]
+            raise ValueError(f"{shown!r}: {error}" if len(value) > 1 else str(error)) from None
         if endpoint.port and any(endpoint.address == other.address for other in endpoints):
             raise ValueError(f"{endpoint.address} occurs twice in the list")
         endpoints.append(endpoint)

@@ -1,5 +1,6 @@
 """The configuration's file, or the files of a folder merged by key, as they are written, with their mistakes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ MOST_SHOWN = 50
 """Problems of values that are shown; the others are counted."""
 _MOST_FILES = 1000
 """Files of a folder."""
+_IS_NO_FILE_OF_OURS = re.compile(r"\..*|.*~|.*\.sw[a-p]|#.*#", re.DOTALL)
+"""Names of hidden files, as Kubernetes has them in a mounted ConfigMap, and of copies that editors make."""
 
 
 class File:
@@ -185,6 +188,22 @@ class Folder:
             Mistake(f"{'.'.join(key)}: is set in two files", frozenset(each.name for each in parts))
             for key, parts in twice.items()
         ]
+
+
+def passed_over(path: Path | None) -> list[str]:
+    """Return a warning of each file in a folder of files that is no part of the configuration, and may be meant as one.
+
+    Hidden files and editors' copies are not.
+    """
+    try:
+        others = sorted({*path.iterdir()} - {*files_in(path)}) if path is not None and path.is_dir() else []
+    except OSError:
+        return []  # `read` reports it
+    return [
+        f"{each}: is passed over: only files NAME.yaml and NAME.yml are read; rename it, or take it away"
+        for each in others
+        if not _IS_NO_FILE_OF_OURS.fullmatch(each.name)
+    ]
 
 
 def read(path: Path | None) -> File | Folder:

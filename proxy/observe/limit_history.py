@@ -4,6 +4,10 @@
 
 A limit gets its ring when it is in use, and keeps it until it has passed nothing for an hour. The limiter may go with
 its last stream, and come back: the ring stays. Rings are floats in an array, some 900 bytes for a limit.
+
+Where there is no room, a limit without streams makes room, the one that is idle longest. Else a group of limits that
+has fewer rings than others takes one of the group with the most. The limits of a tenant's topics are a group, those of
+the tenant and its namespaces another, and those of each level that spans tenants: none can take all rings.
 """
 
 import asyncio
@@ -14,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from limiter.activity import ActivityJournal
+from limiter.levels import LEVELS
 from limiter.limiter import Limiter, Scope
 from proxy.observe.log_lines import in_force
 from proxy.slices import Slices, Work
@@ -23,13 +28,17 @@ STEP_S: Final = 60.0
 SAMPLES: Final = 60
 """Samples of a limit that are kept."""
 MOST_LIMITS: Final = 2000
-"""Limits with a history. Where more are in use, those that have come later have none until one of these is over."""
+"""Limits with a history. Where more are in use, some have none, of each group those that have come last."""
 _AT_ONCE: Final = 10
 """Limits that are looked at in one unit of work."""
 _LATE_S: Final = 0.9
 _VALUES: Final = 3
+WIDE: Final = frozenset(level.word for level in LEVELS if level.is_wide)
+"""Levels whose limits are of many topics."""
 LimitName = tuple[str, str, str]
 """Direction, level and name."""
+_Group = tuple[bool, str]
+"""Whether the limits are of wide levels, and their tenant; of limits that span tenants their level, after a slash."""
 
 
 class Sample(NamedTuple):
@@ -138,30 +147,39 @@ class LimitHistory:
 
     def sampling(self) -> Iterator[None]:
         """Take a sample of each limit, a unit of work in each step."""
-        now, gone = self._clock(), list[_Ring]()
+        now, gone, groups = self._clock(), list[_Ring](), _Groups()
         self._ends.append(now)
         for number, (name, ring) in enumerate(list(self._rings.items()), 1):
             limiter = self._limiters.get(ring.scope)
             ring.add(limiter, now)
             if ring.idle >= SAMPLES:
                 del self._rings[name]
-            elif limiter is None or not limiter.streams:
-                gone.append(ring)
+            else:
+                groups.add(ring.scope)
+                if limiter is None or not limiter.streams:
+                    gone.append(ring)
             if number % _AT_ONCE == 0:
                 yield
         gone.sort(key=lambda ring: ring.idle)
         left_out = 0
         for number, limiter in enumerate(list(self._limiters.values()), 1):
             if limiter.scope[:3] not in self._rings and self._is_in_use(limiter, now):
-                if len(self._rings) >= MOST_LIMITS and gone:
-                    del self._rings[gone.pop().scope[:3]]  # of those without streams, the one that is idle longest
+                if len(self._rings) >= MOST_LIMITS:
+                    self._take_ring(gone.pop().scope if gone else groups.latest_of_most(limiter.scope), groups)
+                    yield
                 if len(self._rings) < MOST_LIMITS:
                     self._rings[limiter.scope[:3]] = self._begun(limiter, now)
+                    groups.add(limiter.scope)
                 else:
                     left_out += 1
             if number % _AT_ONCE == 0:
                 yield
         self.left_out, self._sampled_at = left_out, now
+
+    def _take_ring(self, scope: Scope | None, groups: "_Groups") -> None:
+        if scope is not None:
+            del self._rings[scope[:3]]
+            groups.remove(scope)
 
     def _is_in_use(self, limiter: Limiter, now: int) -> bool:
         return limiter in self._journal.limiters or len(limiter.waiters) > 0 or not limiter.is_full(now)
@@ -183,6 +201,30 @@ class LimitHistory:
 
     def _sampled(self) -> None:
         self._is_sampling = False
+
+
+class _Groups:
+    """The limits with a ring, by group, each group in the order in which its limits have got theirs."""
+
+    def __init__(self) -> None:
+        self._of: dict[_Group, dict[Scope, None]] = {}
+
+    def add(self, scope: Scope) -> None:
+        """Add a limit."""
+        self._of.setdefault(_group(scope), {})[scope] = None
+
+    def remove(self, scope: Scope) -> None:
+        """Remove a limit."""
+        self._of[_group(scope)].pop(scope)
+
+    def latest_of_most(self, scope: Scope) -> Scope | None:
+        """Return the latest limit of the group with the most; None if the group of `scope` has nearly as many."""
+        most = max(self._of.values(), key=len)
+        return next(reversed(most)) if len(most) > len(self._of.get(_group(scope), ())) + 1 else None
+
+
+def _group(scope: Scope) -> _Group:
+    return scope.level in WIDE, scope.tenant or f"/{scope.level}"
 
 
 def _use(limiter: Limiter, messages_per_s: float, bytes_per_s: float) -> float:

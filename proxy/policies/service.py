@@ -27,7 +27,7 @@ from proxy.policies.bodies import BodyError
 from proxy.policies.held import ValueBefore, held_by, written
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layers
-from proxy.policies.state import BeyondError, Meaning, PolicyState, check_forms, check_within
+from proxy.policies.state import BeyondError, FormsAfter, Meaning, PolicyState, check_within
 from proxy.policies.store import Action, Store, StoredChange, StoreError, differences
 from proxy.runtime import paused_collector
 
@@ -525,10 +525,12 @@ class PolicyService(PolicyState):
                 raise StoreError(self.store.damaged(f"{key.shown}: {error}")) from None
 
     def _readable(self, changes: Mapping[PolicyKey, str | None]) -> dict[PolicyKey, str | None]:
-        readable = dict[PolicyKey, str | None]()
+        readable, forms = dict[PolicyKey, str | None](), FormsAfter(self)
         for key, kept in changes.items():
             with suppress(Exception):
-                self._check(key, kept)
+                meaning = self._check(key, kept)
+                if meaning is not None:
+                    forms.check(meaning)
                 readable[key] = kept
         return readable
 
@@ -538,9 +540,7 @@ class PolicyService(PolicyState):
             raise BodyError(f"{key.shown}: the body has more than {MOST_BODY // 1024} KiB")
         handler = self._around.handlers.get(key.kind)
         if handler is None:
-            meaning = self.meaning(key, kept)
-            check_forms(self, meaning)
-            return meaning
+            return self.meaning(key, kept)
         handler.check(key, kept)
         return None
 
@@ -550,6 +550,12 @@ class PolicyService(PolicyState):
         if author.tenants is not None:
             check_within(self, meaning, key, author.tenants)
         return meaning
+
+    def _check_forms(self, meanings: Sequence[Meaning]) -> None:
+        """Check that changes which are made together leave patterns of few forms."""
+        forms = FormsAfter(self, meanings)
+        for meaning in meanings:
+            forms.check(meaning)
 
     def _check_room(self, changes: Iterable[StoredChange]) -> None:
         """Check that there is room; with a carrier only for tenants, as the carrier checks its own room."""
@@ -589,8 +595,9 @@ class PolicyService(PolicyState):
         """Return the planned changes that differ from the policies in force."""
 
         def checked() -> list[StoredChange]:
-            for key, kept in bodies.items():
-                self._check_of(author, key, kept)
+            meanings = [self._check_of(author, key, kept) for key, kept in bodies.items()]
+            self._check_forms([meaning for meaning in meanings if meaning is not None])
+            let_go(meanings)
             changes = self._differences(bodies)
             self._check_room(changes)
             return changes
@@ -658,6 +665,7 @@ class PolicyService(PolicyState):
                     meaning = self._check_of(author, key, kept)
                     if meaning is not None:
                         meanings.append(meaning)
+            self._check_forms(meanings)
             changes = self._differences(bodies)
             if self._carrier is None:  # else the carrier has checked the room
                 self._check_room(changes)

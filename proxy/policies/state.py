@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from limiter.levels import About, Setting
-from limiter.names import EACH, MOST_FORMS, form_of, is_pattern
+from limiter.names import EACH, MOST_FORMS, PatternForm, form_of, is_pattern
 from limiter.policies import Policies, PolicyTarget, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, rate
 from proxy.config.sources import cut
@@ -253,21 +253,55 @@ def _put(kept: dict[str, str], name: str, value: str | None) -> None:
         kept[name] = value
 
 
-def check_forms(state: PolicyState, meaning: Meaning) -> None:
-    """Check that a pattern that is set leaves patterns of few forms; see `limiter.names.PatternValues`.
+class FormsAfter:
+    """The forms of patterns after changes that are made together, which are few; see `limiter.names.PatternValues`.
 
-    Raises:
-        BodyError: If it would be of one form too many.
+    Args:
+        state: The policies in force.
+        changes: The changes; patterns that they take back make room for others.
     """
-    for _, (about, setting, name), value in meaning.values:
-        if value is None or not setting.record.is_pattern(name):
-            continue
-        names = state.layers.policies.by_name(about, setting)
-        if len({form_of(each) for each in (*names, name) if is_pattern(each)}) > MOST_FORMS:
-            raise BodyError(
-                f"{meaning.key.shown}: the {about} limits of {setting} have patterns of {MOST_FORMS} forms; use a "
-                "pattern with as many characters before and after each * as one of these, or take some back"
-            )
+
+    def __init__(self, state: PolicyState, changes: Iterable[Meaning] = ()) -> None:
+        self._layers = state.layers
+        self._taken_back: dict[PolicyTarget, set[Layer]] = {}
+        for layer, target, value in (each for meaning in changes for each in meaning.values):
+            if value is None and _is_pattern(target):
+                self._taken_back.setdefault(target, set()).add(layer)
+        self._forms: dict[tuple[About, Setting], set[PatternForm]] = {}
+
+    def check(self, meaning: Meaning) -> None:
+        """Add the patterns that a change sets.
+
+        Raises:
+            BodyError: If one is of one form too many.
+        """
+        for _, target, value in meaning.values:
+            if value is None or not _is_pattern(target):
+                continue
+            about, setting, name = target
+            forms = self._forms.get((about, setting))
+            if forms is None:
+                forms = self._forms[about, setting] = self._left(about, setting)
+            forms.add(form_of(name))
+            if len(forms) > MOST_FORMS:
+                raise BodyError(
+                    f"{meaning.key.shown}: the {about} limits of {setting} have patterns of {MOST_FORMS} forms; use a "
+                    "pattern with as many characters before and after each * as one of these, or take some back"
+                )
+
+    def _left(self, about: About, setting: Setting) -> set[PatternForm]:
+        names = self._layers.policies.by_name(about, setting)
+        return {form_of(each) for each in names if is_pattern(each) and not self._is_gone((about, setting, each))}
+
+    def _is_gone(self, target: PolicyTarget) -> bool:
+        layers = self._taken_back.get(target)
+        return layers is not None and all(
+            layer in layers or self._layers.written(layer, target) is None for layer in Layer
+        )
+
+
+def _is_pattern(target: PolicyTarget) -> bool:
+    return target[1].record.is_pattern(target[2])
 
 
 class BeyondError(Exception):
@@ -291,7 +325,7 @@ def check_within(state: PolicyState, meaning: Meaning | None, key: PolicyKey, te
     if meaning is None or key.kind not in _RATES or setting_of(key)[1] is not Layer.TENANT:
         raise BeyondError(f"{key.shown}: a token for some tenants may set limits of these tenants, not the operator's")
     ((_, target, value),) = meaning.values
-    if target[1].record.is_pattern(target[2]):
+    if _is_pattern(target):
         raise BeyondError(f"{key.shown}: patterns are for operators; name one namespace, or the tenant")
     if tenant_of(target[1], target[2]) not in tenants:
         raise BeyondError(f"{key.shown}: belongs to no tenant of this token")

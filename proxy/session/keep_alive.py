@@ -14,7 +14,8 @@ when a PING has no answer for an interval, so within two intervals.
 Two cases are not judged by the bytes that come, but by the kernel's acknowledgements (`Vitals.unanswered`): a peer
 whose bytes find no room in this socket's buffer, as it is not read, and a client that does not take all that was sent
 to it, which is `write_timeout`'s business. TCP_USER_TIMEOUT cannot do that: Linux also ends a connection by it whose
-peer acknowledges each probe, and only does not read (measured: 6.18).
+peer acknowledges each probe, and only does not read (measured: 6.18). Nor does the age of the last acknowledgement
+tell: a peer without room acknowledges probes alone, with pauses of up to `_RTO_MAX_MS`, or two minutes without it.
 
 Source: org.apache.pulsar.common.protocol.PulsarHandler, handleKeepAliveTimeout
 """

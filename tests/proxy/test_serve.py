@@ -580,6 +580,26 @@ def test_proxy_starts_with_a_key_that_it_cannot_use(tmp_path: Path) -> None:
     ]
 
 
+async def test_renamed_file_of_a_folder_is_warned_of(tmp_path: Path) -> None:
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    for name in ("a.yaml", "b.yaml", "c.JSON"):
+        (folder / name).write_text(f"limits: {{tenants: {{{name[0]}: {{publish: {{messages: 5}}}}}}}}\n")
+    files = ConfigFiles(folder, {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
+    with capture_logs() as lines:
+        proxy = Proxy(ConfigSource(folder, files.read, reread=files.reread))
+        await proxy.start()
+        (folder / "b.yaml").rename(folder / "b.YAML")
+        await proxy.reloader.reload("file changed")
+    await proxy.stop()
+    passed_over = [line["reason"] for line in lines if "folder is passed over" in line["event"]]
+    names = ["c.JSON", "b.YAML", "c.JSON"]
+    assert [reason.partition(": ")[0] for reason in passed_over] == [f"{folder}/{name}" for name in names]
+
+
+_KEPT = "file of the configuration not reloaded"
+
+
 async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
     folder = tmp_path / "conf.d"
     folder.mkdir()
@@ -595,7 +615,8 @@ async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
 
     (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6, colour: red}}}}\n")
     (folder / "b.yaml").write_text("limits: {tenants: {other: {publish: {messages: 7}}}}\n")
-    outcome = await proxy.reloader.reload("file changed")
+    with capture_logs() as lines:
+        outcome = await proxy.reloader.reload("file changed")
     partly, [state] = tokens(), list(proxy.reloader.degraded())
     (folder / "a.yaml").write_text("limits: {tenants: {acme: {publish: {messages: 6}}}}\n")
     whole = await proxy.reloader.reload("file changed")
@@ -606,7 +627,10 @@ async def test_bad_file_of_a_folder_keeps_no_other_back(tmp_path: Path) -> None:
     ]
     assert (outcome.files_taken, list(outcome.files_kept)) == ((f"{folder}/b.yaml",), [f"{folder}/a.yaml"])
     assert (partly, state.cause) == ({"acme": 5, "other": 7}, "reload_refused")
-    assert state.reason.endswith("; files that are not taken: a.yaml (it has a mistake)")
+    assert state.reason.endswith(" as before; 1 of the configuration's files is not taken")
+    assert [(line["file"], line["why"]) for line in lines if line["event"] == _KEPT] == [
+        (f"{folder}/a.yaml", "it has a mistake")
+    ]
     assert (whole.problems, tokens()) == ((), {"acme": 6, "other": 7})
 
 

@@ -52,7 +52,7 @@ class ForwardOutcome(StrEnum):
     BUSY = "busy"
     """The bound on requests in flight is reached."""
     CLIENT = "client"
-    """The client hung up, or its body was too large, too slow or broke off after a part had gone to the broker."""
+    """The client hung up, took the answer too slowly, or its body was too large, too slow or broke off under way."""
 
 
 def outcome_of(status: int) -> ForwardOutcome:

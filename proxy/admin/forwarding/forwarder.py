@@ -20,9 +20,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
-from proxy.admin.auth import CALLER
+from proxy.admin.auth import CALLER, Caller
 from proxy.admin.browser_guard import READING
 from proxy.admin.forwarding.broker import (
+    PART,
     BodyRefusedError,
     BrokerAdmin,
     BrokerQuestion,
@@ -42,6 +43,7 @@ from proxy.admin.forwarding.paths import (
     why_not,
 )
 from proxy.admin.listener import connection_of
+from proxy.admin.places import CallerShares, NoPlaceError
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.admin.tenant_scope import why_not_at_broker
 from proxy.config.model import Config
@@ -90,17 +92,18 @@ async def hand_on(
     Args:
         answer: The broker's answer.
         request: The caller's request.
-        patience_s: Seconds in which the caller may take nothing.
+        patience_s: Seconds that the caller may need for each MiB.
     """
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=answering(answer.headers))
     response.content_length = answer.content_length
+    taker = _Taker(response, patience_s)
     try:
         piece = await answer.content.readany()
         if not piece and answer.content_length is None and request.method != "HEAD":
             response.content_length = 0  # else aiohttp invents a content type, and pulsar-admin waits for ever
         await response.prepare(request)
         while piece:
-            await _write(response, piece, patience_s)
+            await taker.write(piece)
             piece = await answer.content.readany()
         await response.write_eof()
     except (aiohttp.ClientConnectionResetError, _NotTakenError):
@@ -148,12 +151,36 @@ async def _all_of(answer: aiohttp.ClientResponse) -> bytes:
     return bytes(text)
 
 
-async def _write(response: web.StreamResponse, piece: bytes, patience_s: float) -> None:
-    try:
-        async with asyncio.timeout(patience_s):
-            await response.write(piece)
-    except TimeoutError:
-        raise _NotTakenError from None
+class _Taker:
+    """Writes an answer to its caller, whose time for each MiB is bounded. The broker's time does not count.
+
+    Args:
+        response: The answer.
+        patience_s: Seconds for each MiB.
+    """
+
+    def __init__(self, response: web.StreamResponse, patience_s: float) -> None:
+        self._response = response
+        self._patience_s = self._left_s = patience_s
+        self._size = 0
+
+    async def write(self, piece: bytes) -> None:
+        """Write a piece.
+
+        Raises:
+            _NotTakenError: If the caller takes too long.
+        """
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        try:
+            async with asyncio.timeout(self._left_s):
+                await self._response.write(piece)
+        except TimeoutError:
+            raise _NotTakenError from None
+        self._left_s -= loop.time() - begin
+        self._size += len(piece)
+        if self._size >= PART:
+            self._left_s, self._size = self._patience_s, 0
 
 
 def _abort(request: web.Request) -> None:
@@ -189,7 +216,7 @@ class Forwarder:
         self._counters = counters
         self._refused = refused
         self._fleet_topics = FleetTopics(config)
-        self._in_flight = 0
+        self._shares = CallerShares(self._section.max_in_flight)
         self._name = f"1.1 sluice-{uuid.uuid4().hex}"
 
     @classmethod
@@ -269,21 +296,20 @@ class Forwarder:
             headers["X-Original-Principal"] = request[CALLER].name
         elif self._section.caller == "authorization" and "Authorization" in request.headers:
             headers["Authorization"] = request.headers["Authorization"]
-        with self._place(), _ended_by_hanging_up(request):
+        with self._place(request[CALLER]), _ended_by_hanging_up(request):
             async with self.broker.ask(BrokerQuestion(method, target, headers, body)) as answer:
                 yield answer
 
     @contextlib.contextmanager
-    def _place(self) -> Iterator[None]:
-        most = self._section.max_in_flight
-        if self._in_flight >= most:
-            reason = f"{most} requests are at the broker already (admin_forward.max_in_flight): try again"
-            raise ForwardError(503, ForwardOutcome.BUSY, reason)
-        self._in_flight += 1
-        try:
+    def _place(self, caller: Caller) -> Iterator[None]:
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self._shares.place(caller))
+            except NoPlaceError as error:
+                most = f"admin_forward.max_in_flight is {self._section.max_in_flight}, and each caller leaves as many"
+                reason = f"{error.total} requests are at the broker, {error.own} of {caller.name} ({most}): try again"
+                raise ForwardError(503, ForwardOutcome.BUSY, reason) from None
             yield
-        finally:
-            self._in_flight -= 1
 
     def _via(self, request: web.Request) -> str:
         came = [each.strip() for value in request.headers.getall(VIA, []) for each in value.split(",")]

@@ -6,8 +6,8 @@ A rate is the difference of a count in two answers, over the difference of their
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import count
+from heapq import heappop, heappush, heappushpop
+from itertools import count, repeat
 from typing import TypedDict
 
 from aiohttp import web
@@ -157,11 +157,6 @@ class WantedStreams:
     under: tuple[str, str, str] = ("", "", "")
     tenants: frozenset[str] | None = None
 
-    @property
-    def is_costly(self) -> bool:
-        """True if a look at a stream takes several times as long as one by topic and tenant."""
-        return bool(self.role or self.address or self.search or any(self.under))
-
     def has(self, stream: Stream) -> bool:
         """Return whether `stream` is in the choice."""
         name = stream.name
@@ -173,7 +168,8 @@ class WantedStreams:
             return False
         if self.topic and name.topic != self.topic and not name.topic.startswith(f"{self.topic}-partition-"):
             return False
-        return not self.is_costly or self._has_client_and_limit(stream)
+        is_narrower = self.role or self.address or self.search or any(self.under)
+        return not is_narrower or self._has_client_and_limit(stream)
 
     def _has_client_and_limit(self, stream: Stream) -> bool:
         connection = stream.connection
@@ -219,33 +215,40 @@ class Choice:
     def __init__(self, wanted: WantedStreams) -> None:
         self._wanted = wanted
         self._holding: list[tuple[int, int, int, Stream]] = []
+        """A heap, the stream that holds least first."""
         self._others: list[Stream] = []
         self._numbers = count(0, -1)
         self.totals: Totals = {"streams": 0, "held_streams": 0, "held_messages": 0, "held_bytes": 0}
         """Sums over all streams that pass the filter, shown or not."""
+        self.shown: list[Stream] = []
+        """The streams to show of all that were looked at, after `ordering`."""
 
     def look_at(self, streams: Iterable[Stream]) -> None:
         """Take more streams into account."""
-        most = self._wanted.most
         for stream in filter(self._wanted.has, streams):
             self.totals["streams"] += 1
             if stream.holds or (stream.permits is not None and stream.permits.asked):
                 self._count_held(stream)
-            elif len(self._others) < most:
+            elif len(self._others) < self._wanted.most:
                 self._others.append(stream)
-        if len(self._holding) > 2 * most:
-            self._holding.sort(reverse=True)
-            del self._holding[most:]
 
-    def shown(self) -> list[Stream]:
-        """Return the streams to show of all that were looked at."""
-        self._holding.sort(reverse=True)
-        return [*(stream for *_, stream in self._holding), *self._others][: self._wanted.most]
+    def ordering(self) -> Iterator[None]:
+        """Put the streams to show in order, some in each step."""
+        while self._holding:
+            for _ in range(min(_ORDERED_AT_ONCE, len(self._holding))):
+                self.shown.append(heappop(self._holding)[-1])
+            yield
+        self.shown.reverse()
+        self.shown += self._others[: self._wanted.most - len(self.shown)]
 
     def _count_held(self, stream: Stream) -> None:
         messages = stream.usage.held_messages
         would = stream.observed.usage.held_messages if stream.observed else 0
-        self._holding.append((messages, would, next(self._numbers), stream))
+        entry = messages, would, next(self._numbers), stream
+        if len(self._holding) < self._wanted.most:
+            heappush(self._holding, entry)
+        else:
+            heappushpop(self._holding, entry)
         if stream.held:
             self.totals["held_streams"] += 1
             self.totals["held_messages"] += messages
@@ -347,10 +350,14 @@ def _burst(rate: Rate | None) -> int | None:
     return None if rate is None else rate.burst
 
 
-_LOOKED_AT_ONCE, _SEARCHED_AT_ONCE, _SHOWN_AT_ONCE = 50, 10, 2
+_LOOKED_AT_ONCE, _ORDERED_AT_ONCE = 10, 10
 """Streams in one unit of work; names of clients may have 4 KiB."""
-_PIECE = 50
-"""Streams that are sent in one go."""
+_SHOWN_BYTES = 4096
+"""Bytes of a stream's JSON for which its showing is another unit of work."""
+MOST_BYTES = 16 << 20
+"""Bytes of an answer's streams. Six thousand ordinary ones have as many, or a few hundred with names of 4 KiB."""
+_PIECE = 64 << 10
+"""Bytes of an answer that are kept in one piece."""
 _HELD = Either(name="held", meaning="1 shows only streams of which something is held", words=("0", "1"))
 _TOPIC = Text(
     name="topic",
@@ -376,7 +383,8 @@ _KEYS = (_HELD, _TOPIC, _TENANT, _ROLE, _ADDRESS, SEARCH, *_UNDER, LIMIT)
 class StreamsPage(TypedDict):
     """Open streams, and sums over all that pass the filter, shown or not; the clock is that of the counts.
 
-    `shares`: which shares of a fleet's limits are in force; null without a fleet.
+    `shares`: which shares of a fleet's limits are in force; null without a fleet. `left_out`: streams that pass the
+    filter and are not shown, because of `limit` or because the answer is long enough.
     """
 
     monotonic_ms: float
@@ -389,9 +397,7 @@ class StreamsPage(TypedDict):
 
 
 class StreamRest:
-    """Serves the view of the open streams, piece by piece: an answer may have 10,000 streams with names of 4 KiB.
-
-    While an answer is sent, some of its pieces are in memory, and the streams still to be shown, open or not.
+    """Serves the view of the open streams. An answer is made whole, in slices, and has `MOST_BYTES` at most.
 
     Args:
         engine: The engine with the streams.
@@ -422,27 +428,55 @@ class StreamRest:
     async def _page(self, wanted: WantedStreams) -> list[bytes]:
         """Make the whole answer, so that a caller that takes it slowly keeps no other waiting."""
         choice, slices = Choice(wanted), self._engine.slices
-        at_once = _SEARCHED_AT_ONCE if wanted.is_costly else _LOOKED_AT_ONCE
-        await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), at_once)))
-        shown, at = choice.shown(), self._engine.clock()
+        await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), _LOOKED_AT_ONCE)))
+        await slices.done(Work.REQUESTS, choice.ordering())
+        at, views = self._engine.clock(), _Views()
+        await slices.done(Work.REQUESTS, self._showing(choice.shown, views))
+        views.end_piece()
         sums = {
             "monotonic_ms": at / 1e6,
             "totals": choice.totals,
             "shares": self._in_force.shares(),
             "degraded": self._in_force.degraded(),
             "draining": self._in_force.draining(),
-            "left_out": choice.totals["streams"] - len(shown),
+            "left_out": choice.totals["streams"] - views.count,
         }
-        page = [json_of(sums)[:-1] + b',"streams":[']
-        for streams in _parts(shown, _PIECE):
-            views: list[bytes] = []
-            await slices.done(Work.REQUESTS, map(partial(self._show, views), _parts(streams, _SHOWN_AT_ONCE)))
-            page.append(b",".join(views) + b",")
-        page[-1] = page[-1].removesuffix(b",") + b"]}"
-        return page
+        return [json_of(sums)[:-1] + b',"streams":[', *views.pieces, b"]}"]
 
-    def _show(self, views: list[bytes], streams: list[Stream]) -> None:
-        views += [json_of(view(stream, self._engine.clock())) for stream in streams]
+    def _showing(self, streams: list[Stream], views: "_Views") -> Iterator[None]:
+        for stream in streams:
+            shown = json_of(view(stream, self._engine.clock()))
+            if not views.add(shown):
+                return
+            yield from repeat(None, 1 + len(shown) // _SHOWN_BYTES)
+
+
+class _Views:
+    """The JSON of streams, in pieces. There is room for `MOST_BYTES`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.pieces: list[bytes] = []
+        self._last: list[bytes] = []
+        self._last_size = 0
+        self._left = MOST_BYTES
+
+    def add(self, view: bytes) -> bool:
+        """Add a stream; return False if there is no room for it."""
+        self._left -= len(view)
+        if self._left < 0:
+            return False
+        self._last += (b",", view) if self.count else (view,)
+        self._last_size += len(view)
+        self.count += 1
+        if self._last_size >= _PIECE:
+            self.end_piece()
+        return True
+
+    def end_piece(self) -> None:
+        """Join what was added since the last piece to one."""
+        self.pieces.append(b"".join(self._last))
+        self._last, self._last_size = [], 0
 
 
 def _parts(streams: list[Stream], number: int) -> Iterator[list[Stream]]:

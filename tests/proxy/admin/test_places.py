@@ -299,7 +299,7 @@ async def test_slow_reader_of_any_route_keeps_no_turn(
     asked = [asyncio.ensure_future(admin.client.get(path, **bearer("operator-01234567"))) for _ in range(many)]
     await until(lambda: readers.count == many)
     assert admin.places._turns._running.total() == 0
-    assert admin.places._under_way.total() == 0
+    assert admin.places._shares._taken.total() == 0
     assert sum(len(each._answers) for each in admin.places._untaken.values()) == many
     readers.taken.set()
     for answer in await asyncio.gather(*asked):
@@ -340,7 +340,7 @@ async def test_tenants_leave_places_for_further_tenants(make_admin, tmp_path, mo
             asyncio.ensure_future(admin.ask("GET", "/sluice/streams", **bearer(f"of-{name}-0123456789")))
             for _ in range(20)
         ]
-        await until(lambda key=f"{name}@": admin.places._under_way[key])  # type: ignore[misc]
+        await until(lambda key=f"{name}@": admin.places._shares._taken[key])  # type: ignore[misc]
     path = "/admin/v2/namespaces/t5/orders/publishRate"
     assert (await admin.ask("GET", path, **bearer("of-t5-0123456789")))[0] == 200
     for each in asked:

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 import yaml
 
+from limiter.names import MOST_FORMS
 from proxy.admin.routes.policies import read_set
 from proxy.bulk import PIECE
 from proxy.config.model import Config
@@ -62,6 +63,16 @@ async def test_a_wrong_set_changes_nothing_and_says_what_is_wrong(make_admin, bo
     admin: Admin = await make_admin(limits=_LIMITS)
     status, said = await admin.ask("PUT", _PATH, json=body)
     assert (status, problem in said["reason"]) == (400, True), said
+    assert list(admin.store.policies()) == []
+
+
+async def test_patterns_of_a_whole_set_have_few_forms(make_admin) -> None:
+    admin: Admin = await make_admin(admin_access={"max_policies_body": "1MiB"})
+    names = {f"acme/n{number}": {"publish": {"messages": 5}} for number in range(2 * PIECE)}
+    patterns = {f"{'a' * length}*/n": {"publish": {"messages": 5}} for length in range(1, MOST_FORMS + 2)}
+    wanted = dict([*list(patterns.items())[:8], *names.items(), *list(patterns.items())[8:]])
+    status, answer = await admin.ask("PUT", _PATH, json={"limits": {"namespaces": wanted}})
+    assert (status, "the publish limits of topic_of_namespace have patterns of 16 forms" in str(answer)) == (400, True)
     assert list(admin.store.policies()) == []
 
 

@@ -1,6 +1,8 @@
 """`GET /sluice/streams`, asked as one asks it."""
 
 import asyncio
+import json
+from collections import Counter
 
 import aiohttp
 import pytest
@@ -16,10 +18,10 @@ from tests.proxy.admin_client import Admin
 TOPIC = "persistent://public/default/t"
 
 
-def open_streams(admin: Admin, number: int) -> None:
+def open_streams(admin: Admin, number: int, producer_name: str = "") -> None:
     registry, now = admin.engine.registry, admin.engine.clock()
     for stream_id in range(number):
-        name = StreamName("publish", "public", "default", TOPIC, stream_id)
+        name = StreamName("publish", "public", "default", TOPIC, stream_id, producer_name=producer_name)
         registry.open(Stream(name, (), lambda _stream, _entry: None, Connection(1)), parse_topic(TOPIC), now)
 
 
@@ -34,7 +36,7 @@ async def test_without_streams_the_view_is_empty(make_admin) -> None:
 async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
     make_admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_rest, "_SHOWN_AT_ONCE", 3)
+    monkeypatch.setattr(stream_rest, "_ORDERED_AT_ONCE", 2)
     monkeypatch.setattr(stream_rest, "_LOOKED_AT_ONCE", 5)
     admin: Admin = await make_admin()
     open_streams(admin, 8)
@@ -105,3 +107,39 @@ async def test_who_does_not_take_an_answer_in_time_is_sent_away(make_admin, monk
     monkeypatch.setattr(web.StreamResponse, "write", never)
     with pytest.raises(aiohttp.ClientError):
         await admin.ask("GET", "/sluice/streams")
+
+
+async def test_an_answer_has_so_many_bytes_and_counts_the_rest(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Admin = await make_admin()
+    open_streams(admin, 300)
+    _, whole = await admin.ask("GET", "/sluice/streams")
+    size = len(json.dumps(whole["streams"], separators=(",", ":")))
+    monkeypatch.setattr(stream_rest, "MOST_BYTES", size // 2)
+    async with admin.client.get("/sluice/streams") as answer:
+        text = await answer.read()
+    page = json.loads(text)
+    shown = len(page["streams"])
+    assert (shown + page["left_out"], 140 <= shown <= 160, page["totals"]["streams"]) == (300, True, 300)
+    assert len(text) <= size // 2 + 1_000
+    assert page["streams"] == whole["streams"][:shown]
+
+
+async def test_few_streams_with_long_names_are_shown_in_a_turn(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Admin = await make_admin()
+    open_streams(admin, 200, "p" * 20_000)
+    shown = Counter[int]()
+    turn, loop, make = 0, asyncio.get_running_loop(), stream_rest.view
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        loop.call_soon(next_turn)
+
+    def watched(stream: Stream, now: int) -> object:
+        shown[turn] += 1
+        return make(stream, now)
+
+    monkeypatch.setattr(stream_rest, "view", watched)
+    next_turn()
+    assert len((await admin.ask("GET", "/sluice/streams"))[1]["streams"]) == 200
+    assert max(shown.values()) <= 15

@@ -1,15 +1,22 @@
 """What `GET /sluice/streams` says of streams."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import repeat
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from limiter.limiter import Stream
 from proxy.admin.routes.streams import Choice, Totals, WantedStreams, view
 from tests.proxy.conversation import World, consumer, let_in, publisher
 from tests.proxy.wire import OTHER_TOPIC, TOPIC, producer, sends
 
 Make = Callable[..., World]
+STEP = 10
+"""Streams that are looked at in one step."""
 ALL = WantedStreams(held=False, topic="", tenant="", most=1000)
 
 
@@ -18,13 +25,20 @@ def chosen(world: World, wanted: WantedStreams) -> tuple[list[int], Totals]:
     choice = Choice(wanted)
     for stream in world.engine.registry.live():
         choice.look_at([stream])
-    return [stream.name.stream_id for stream in choice.shown()], choice.totals
+    return [stream.name.stream_id for stream in ordered(choice)], choice.totals
+
+
+def ordered(choice: Choice) -> list[Stream]:
+    """The streams that are shown, after all steps."""
+    for _ in choice.ordering():
+        pass
+    return choice.shown
 
 
 def views(world: World) -> list[dict[str, Any]]:
     choice = Choice(ALL)
     choice.look_at(world.engine.registry.live())
-    return [dict[str, Any](view(stream, world.clock())) for stream in choice.shown()]
+    return [dict[str, Any](view(stream, world.clock())) for stream in ordered(choice)]
 
 
 def test_a_stream_says_who_it_is_what_it_did_and_why_it_waits(make_world: Make) -> None:
@@ -240,3 +254,34 @@ def test_a_partitioned_topic_stands_for_its_partitions(world: World) -> None:
     client >> [producer(1, f"{TOPIC}-partition-0"), producer(2, f"{TOPIC}-partition-1"), producer(3, OTHER_TOPIC)]
     assert chosen(world, WantedStreams(held=False, topic=TOPIC, tenant="", most=9))[0] == [1, 2]
     assert chosen(world, WantedStreams(held=False, topic=f"{TOPIC}-partition-1", tenant="", most=9))[0] == [2]
+
+
+class Compared(int):
+    """A number that counts its comparisons."""
+
+    count = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.count += 1
+        return super().__lt__(other)
+
+    __gt__ = __lt__  # only the count matters
+
+
+def test_no_step_compares_many_of_many_streams() -> None:
+    most = 1000
+    choice = Choice(replace(ALL, most=most))
+    streams: list[Any] = [
+        SimpleNamespace(held=[1], holds=True, permits=None, observed=None, name=None, usage=usage)
+        for usage in (SimpleNamespace(held_messages=Compared(number), held_size=1) for number in range(3 * most))
+    ]
+    steps: list[int] = []
+    for step in (
+        *(partial(choice.look_at, streams[begin : begin + STEP]) for begin in range(0, len(streams), STEP)),
+        *repeat(partial(next, choice.ordering(), None), most),
+    ):
+        Compared.count = 0
+        step()
+        steps.append(Compared.count)
+    assert choice.shown == streams[: -most - 1 : -1]
+    assert max(steps) <= STEP * 2 * most.bit_length()

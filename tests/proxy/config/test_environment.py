@@ -58,8 +58,14 @@ def test_a_list_has_commas_and_what_is_by_name_is_yaml() -> None:
     assert config.blocks[0].role == "r"
 
 
-def test_an_empty_variable_counts_as_not_set() -> None:
-    assert load_config(None, {}, {"SLUICE_LISTEN": "", "SLUICE_METRICS": "", "SLUICE_NONE_SUCH": ""}) == Config()
+def test_empty_variable_of_a_key_is_a_mistake() -> None:
+    assert load_config(None, {}, {"SLUICE_CONFIG": "", "OTHER": ""}) == Config()
+    unknown = "take it away, or see the configuration reference for the keys that are"
+    remedy = "is empty; give it a value, or unset it for the file's value or the default"
+    assert problems(None, SLUICE_LIMITS__PROXY__PUBLISH__MESSAGES="", SLUICE_NONE_SUCH="") == [
+        f"SLUICE_LIMITS__PROXY__PUBLISH__MESSAGES: {remedy}",
+        f"SLUICE_NONE_SUCH: no key has this variable; {unknown}",
+    ]
 
 
 def test_flags_are_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A folder of configuration files, merged by key."""
 
 import asyncio
+import json
 from contextlib import aclosing
 from pathlib import Path
 
@@ -40,6 +41,20 @@ def test_files_of_a_folder_are_merged_by_key(tmp_path: Path) -> None:
     assert {name: section.plan for name, section in config.limits.tenants.items()} == {"acme": "free", "other": None}
     text = shown(load(folder, {}, {}), with_defaults=False)
     assert f"plan: free  # {folder}/20-b.yml" in text or f"acme: free  # {folder}/20-b.yml" in text
+
+
+def test_check_warns_of_files_that_are_passed_over(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path, dict.fromkeys(["b.YAML", "c.json", "d", ".e.yaml", "f.yaml~", ".g.swp", "#h.yaml#"], BASE)
+    )
+    written(folder, {"a.yaml": MORE})
+    (folder / "inner").mkdir()
+    answer = CliRunner().invoke(app, ["check", "--config", str(folder), "--json", "--values-only"])
+    remedy = "is passed over: only files NAME.yaml and NAME.yml are read; rename it, or take it away"
+    assert json.loads(answer.output) == {
+        "problems": [],
+        "warnings": [f"{folder}/{name}: {remedy}" for name in ("b.YAML", "c.json", "d", "inner")],
+    }
 
 
 def test_key_in_two_files_is_an_error_that_names_both(tmp_path: Path) -> None:

@@ -276,3 +276,52 @@ def test_what_yaml_s_reader_has_no_use_for_is_let_go_in_pieces(monkeypatch: pyte
     whole = {f"k{number}": "1" for number in range(5)}
     assert lines == ({} if end else {("k3",): 4})
     assert freed == ([str([whole, []])] if end else ["[]", str(whole)])
+
+
+_LONG = "s3cret" * 60
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "admin_forward: {url: 'http://ops:s3cret@broker:8080'}",
+        "admin_forward: {url: 'http://ops:s3cr/s3cret@broker:8080', token: s3cret}",
+        "admin_forward: {url: 5, token: s3cret, caller: s3}",
+        "admin_forward: {token: Bearer s3cret}",
+        "admin_forward: {url: 'http://broker:8080', token: token:s3cret}",
+        "otlp: {url: 'ops:my s3cret@collector:4318'}",
+        f"otlp: {{url: 'http://ops:{_LONG}@collector:4318'}}",
+        "broker: 'pulsar://ops:s3cret@broker:6650'",
+        "broker: ['pulsar://broker:6650', 'pulsar://ops:s3cret@broker:6650']",
+        f"broker: ['pulsar://broker:6650', 'pulsar://ops:{_LONG}@b:6650']",
+        "allowed_brokers: ['ops:s3cret@broker']",
+        "admin_access: {tokens: {ops: {access: write, token: s3cret}}}",
+        "admin_access: {tokens: eyJhbGciOiJIUzI1NiJ9.s3cret.s3cret}",
+        "authentication: {broker: {token_file: ' Bearer s3cret'}}",
+        "authentication: {token: {secret_key: {s3cret: 5}}}",
+        "access_log: [{address_key: s3cret}]",
+    ],
+)
+def test_no_error_shows_a_secret(tmp_path: Any, text: str) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    assert "s3cret" not in "".join(refused.value.problems)
+    variable, _, value = text.partition(": ")
+    if value[:1] in "{[":
+        return
+    with pytest.raises(ConfigError) as refused:
+        load_config(None, {}, {f"SLUICE_{variable.upper()}": value})
+    assert "s3cret" not in "".join(refused.value.problems)
+
+
+def test_an_error_shows_an_address_without_its_user(tmp_path: Any) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("broker: 'pulsar://ops:s3cret@broker:6650'\nlimits: {topics: {'persistent://a/b/c@d': 'x@y'}}\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {})
+    assert refused.value.problems[0] == (
+        f"{path}:1: broker: '…@broker:6650': it holds a user or a password; write it as pulsar://broker:6650"
+    )
+    assert "limits.topics.persistent://a/b/c@d: 'x@y': " in refused.value.problems[1]

@@ -149,6 +149,35 @@ def test_limits_over_the_bound_are_counted(make_world: Make, monkeypatch: pytest
     assert (len(minutes.history), minutes.history.left_out) == (1, 1)
 
 
+def test_topics_of_one_tenant_leave_room_for_other_limits(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_history, "MOST_LIMITS", 4)
+    own, other = [f"{BUSY}-{number}" for number in range(6)], "persistent://other/shop/orders"
+    topics = {topic: {"publish": {"messages": 1000}} for topic in (*own, other)}
+    tenants = {"other": {"publish": {"messages": 1000}}}
+    minutes = Minutes(make_world, limits={"topics": topics, "tenants": tenants})
+    client, _ = publisher(minutes.world, *(producer(number + 2, topic) for number, topic in enumerate(own)))
+
+    def send() -> None:
+        for number in range(6):
+            client >> sends(1, producer_id=number + 2)
+        for _ in minutes.history.sampling():
+            pass
+
+    send()
+    assert (len(minutes.history), minutes.history.left_out) == (4, 2)
+    late, _ = publisher(minutes.world, producer(2, other))
+    late >> sends(1, producer_id=2)
+    minutes.world.advance(60)
+    late >> sends(1, producer_id=2, start=1)
+    send()
+    kept = [minutes.history.of(("publish", "topic", topic)) is not None for topic in own]
+    assert kept == [True, True, False, False, False, False]
+    assert minutes.history.of(("publish", "tenant", "other")) is not None
+    assert minutes.history.of(("publish", "topic", other)) is not None
+    send()
+    assert (len(minutes.history), minutes.history.left_out) == (4, 4), "a group with as many takes none"
+
+
 def test_ring_takes_a_kilobyte(make_world: Make) -> None:
     minutes = Minutes(make_world, limits=LIMITS)
     client, _ = publisher(minutes.world)

@@ -359,3 +359,40 @@ async def test_changes_that_wait_to_be_followed_are_bounded() -> None:
         await one.service.close()
         missed = [line["policy"] for line in logs if line["event"].endswith("of a takeover alone")]
         assert missed == [f"publish tenant t{MOST_FOLLOWED}", f"publish tenant t{MOST_FOLLOWED + 1}"]
+
+
+def patterns(letter: str, forms: int) -> list[PolicyKey]:
+    """Keys of patterns of so many forms, with one letter more before the `*` in each."""
+    return [rate_key("publish", Setting.NAMESPACE, f"{letter * (length + 1)}*/*") for length in range(forms)]
+
+
+def test_patterns_that_are_set_together_have_few_forms() -> None:
+    service = a_service(_EMPTY, {})
+    with closing(service.store):
+        with pytest.raises(BodyError, match="have patterns of 16 forms"):
+            asyncio.run(service.change(dict.fromkeys(patterns("a", MOST_FORMS + 1), publish(5)), ANN))
+        assert service.layers.policies.by_name("publish", Setting.NAMESPACE) == {}
+        asyncio.run(service.change(dict.fromkeys(patterns("a", MOST_FORMS), publish(5)), ANN))
+
+
+def test_patterns_that_are_taken_back_make_room_for_others() -> None:
+    file = FilePolicies({("publish", Setting.NAMESPACE, "a*/*"): Value(Limit(rate(5, 1)), "file")}, {}, {})
+    service = a_service(file, {})
+    with closing(service.store):
+        asyncio.run(service.change(dict.fromkeys(patterns("a", MOST_FORMS), publish(5)), ANN))
+        taken_back = dict.fromkeys(patterns("a", MOST_FORMS))
+        others = dict.fromkeys(patterns("b" * 32, MOST_FORMS), publish(5))
+        with pytest.raises(BodyError, match="have patterns of 16 forms"):  # the file's is there still
+            asyncio.run(service.change(taken_back | others, ANN))
+        others.popitem()
+        asyncio.run(service.change(taken_back | others, ANN))
+        assert len(service.layers.policies.by_name("publish", Setting.NAMESPACE)) == MOST_FORMS
+
+
+def test_changes_of_other_members_leave_patterns_of_few_forms() -> None:
+    service = a_service(_EMPTY, {})
+    with closing(service.store):
+        keys = patterns("a", MOST_FORMS + 2)
+        refused = asyncio.run(service.take(dict.fromkeys(keys, publish(5)), ANN))
+        assert refused == keys[MOST_FORMS:]
+        assert len(service.layers.policies.by_name("publish", Setting.NAMESPACE)) == MOST_FORMS

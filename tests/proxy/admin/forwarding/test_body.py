@@ -5,6 +5,7 @@ import contextlib
 import io
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -120,3 +121,26 @@ async def test_a_caller_that_does_not_take_the_answer_is_left() -> None:
         writer.transport.abort()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+
+async def test_a_caller_that_takes_the_answer_slowly_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    turns = asyncio.Semaphore(1)
+    write = web.StreamResponse.write
+
+    async def slowly(response: web.StreamResponse, piece: bytes) -> None:
+        sizes.append(len(piece))
+        await later(3)
+        await write(response, piece)
+        turns.release()
+
+    async def answer(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n")
+        while await turns.acquire():
+            writer.write(bytes(1000))
+
+    monkeypatch.setattr(web.StreamResponse, "write", slowly)
+    async with raw_broker(answer) as url, front(url, {"request_timeout": "10s"}) as sluice:
+        with pytest.raises(aiohttp.ClientError):
+            await sluice.ask("GET", PACKAGES)
+        assert (sizes, sluice.outcomes) == ([1000] * 4, {"client": 1})

@@ -234,11 +234,12 @@ async def test_no_more_requests_than_may_be_are_at_the_broker(broker: FakeBroker
         return web.Response()
 
     broker.handler = handler
-    async with front(broker.url, max_in_flight=2) as sluice:
+    async with front(broker.url, max_in_flight=4) as sluice:
         two = [asyncio.ensure_future(sluice.ask("GET", TENANTS)) for _ in range(2)]
         await until(lambda: len(broker.asked) == 2)
         status, reason = await sluice.reason("GET", TENANTS)
-        assert (status, "2 requests are at the broker already (admin_forward.max_in_flight)" in reason) == (503, True)
+        assert (status, "2 requests are at the broker, 2 of anonymous" in reason) == (503, True)
+        assert "(admin_forward.max_in_flight is 4, and each caller leaves as many): try again" in reason
         assert (await sluice.ask("GET", SERVED))[0] == 200
         go_on.set()
         assert [(await each)[0] for each in two] == [200, 200]

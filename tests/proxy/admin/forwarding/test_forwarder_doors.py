@@ -1,11 +1,13 @@
 """Who may have what passed on, in whose name, and who is told of it."""
 
+import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
-from tests.proxy.admin.forwarding.fake_broker import FakeBroker, Front, front
+from tests.proxy.admin.forwarding.fake_broker import FakeBroker, Front, front, until
 
 TENANTS = "/admin/v2/tenants"
 
@@ -87,3 +89,36 @@ async def test_the_gets_that_change_something_take_write_access(broker: FakeBrok
         assert (await sluice.ask("GET", target, headers={**headers, "Origin": "http://evil.example"}))[0] == 403
         assert len(broker.asked) == 2
         assert sluice.admin.engine.counters.admin_refused["read_only"] == 1
+
+
+async def test_tenants_leave_places_at_the_broker_for_others(broker: FakeBroker, tmp_path: Any) -> None:
+    go_on = asyncio.Event()
+
+    async def handler(_request: web.Request) -> web.Response:
+        await go_on.wait()
+        return web.Response()
+
+    broker.handler = handler
+    names = ["acme", "shop", "late"]
+    (tmp_path / "tokens.yaml").write_text(
+        "ops: {access: read, token: of-ops-0123456789}\n"
+        + "".join(f"{name}: {{access: read, token: of-{name}-0123456789, tenants: [{name}]}}\n" for name in names)
+    )
+    async with front(broker.url, {"tokens": tmp_path / "tokens.yaml"}, max_in_flight=8) as sluice:
+
+        def ask(name: str, path: str) -> asyncio.Future[tuple[int, bytes]]:
+            headers = {"Authorization": f"Bearer of-{name}-0123456789"}
+            return asyncio.ensure_future(sluice.ask("GET", path, headers=headers))
+
+        for name, count in zip(names, (2, 1, 1), strict=True):
+            asked = [ask(name, f"/admin/v2/persistent/{name}/orders") for _ in range(5)]
+            done, waiting = set[asyncio.Future[tuple[int, bytes]]](), set(asked)
+            while len(waiting) > count:
+                more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done |= more
+            assert [each.result()[0] for each in done] == [503] * (5 - count)
+        operators = [ask("ops", TENANTS) for _ in range(2)]
+        await until(lambda: broker.paths.count(TENANTS) == 2)
+        assert len(broker.asked) == 6
+        go_on.set()
+        assert [status for status, _ in await asyncio.gather(*operators)] == [200, 200]
