@@ -9,7 +9,7 @@ browsers around Sluice.
 import asyncio
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Self, TypeVar
 
@@ -105,7 +105,7 @@ async def hand_on(
         while piece:
             await taker.write(piece)
             piece = await answer.content.readany()
-        await response.write_eof()
+        await taker.end()
     except (aiohttp.ClientConnectionResetError, _NotTakenError):
         _abort(request)
         return response, ForwardOutcome.CLIENT
@@ -170,17 +170,27 @@ class _Taker:
         Raises:
             _NotTakenError: If the caller takes too long.
         """
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-        try:
-            async with asyncio.timeout(self._left_s):
-                await self._response.write(piece)
-        except TimeoutError:
-            raise _NotTakenError from None
-        self._left_s -= loop.time() - begin
+        begin = asyncio.get_running_loop().time()
+        await self._within(self._response.write(piece))
+        self._left_s -= asyncio.get_running_loop().time() - begin
         self._size += len(piece)
         if self._size >= PART:
             self._left_s, self._size = self._patience_s, 0
+
+    async def end(self) -> None:
+        """End the answer.
+
+        Raises:
+            _NotTakenError: As `write`.
+        """
+        await self._within(self._response.write_eof())
+
+    async def _within(self, writing: Awaitable[None]) -> None:
+        try:
+            async with asyncio.timeout(self._left_s):
+                await writing
+        except TimeoutError:
+            raise _NotTakenError from None
 
 
 def _abort(request: web.Request) -> None:
