@@ -31,7 +31,7 @@ MANY = 1_000
 """Namespaces, streams, blocks, limits: each some fifty times what a turn may do."""
 MOST_CALLS = 20_000
 """Calls in one turn: some 2 ms, without the hook."""
-MOST_ENCODED = 128 * 1024
+MOST_ENCODED = 64 * 1024
 """Bytes of JSON that are made in one turn, or in one call of a thread: 0.1 to 6 ms, by the characters in names."""
 MOST_WRITTEN = 128 * 1024
 """Bytes that are given to a transport at once."""
