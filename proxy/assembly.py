@@ -289,11 +289,11 @@ class Proxy:
         """
         self.intervals.start()
         self.engine.slices.run(Work.SCRAPES, self.totals.expecting(self.engine.registry.policies))
-        await self._forget_needless()
         admin = await self._bind_admin()
         listen = await self.addresses.bind_for_clients()
         if self._successor is not None:
             await self._begin_after(self._successor)
+        await self._forget_needless()
         if self.handovers is not None:
             self.handovers.listen()
         self.addresses.accept_callers()
@@ -360,6 +360,15 @@ class Proxy:
     async def _end_after_drain(self) -> None:
         await self.drain.over()
         self.ended.set()
+
+    async def follow_to_the_end(self) -> None:
+        """Put all policies in force that the process has stored which had taken over, and was killed."""
+        try:
+            await self.service.come_back(Principal(DrainCause.TAKEOVER, ""))
+        except StoreError as error:
+            structlog.get_logger().error(
+                "policies that were set at the process that was killed may hold after a restart alone", error=str(error)
+            )
 
     async def serve_again(self) -> None:
         """Serve as before the takeover, which has failed; a drain with another cause goes on."""
@@ -665,7 +674,9 @@ class Handed:
                 await self._proxy.sharing.end()
                 self._proxy.has_limits_back = True
         finally:
-            await self._proxy.kept.take_back(is_as_lent=not self._is_given)
+            is_back = await self._proxy.kept.take_back(is_as_lent=not self._is_given)
+        if is_back and self._is_given:
+            await self._proxy.follow_to_the_end()
         if self._is_given:
             await self._proxy.serve_again()
 

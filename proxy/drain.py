@@ -309,7 +309,8 @@ class DrainService:
         self._leaving: dict[Session, None] = {}
         self._accepted = 0
         """The sessions that are planned, or have left."""
-        self._is_looking = False
+        self._is_looking = self._is_last = False
+        """Whether the plan is looked at; whether this process ends after the drain, by a signal."""
         self._over = asyncio.Event()
         self._tasks = Tasks()
 
@@ -353,6 +354,7 @@ class DrainService:
             has_served: Whether clients were let in, so that balancers have to notice.
             author: The author of the request; None: the cause is.
         """
+        self._is_last = self._is_last or cause is DrainCause.SIGTERM
         if self._plan is not None:
             structlog.get_logger().info("a drain is under way already", cause=self.cause, asked_by=cause)
             return
@@ -442,7 +444,7 @@ class DrainService:
         return plan.phase is not Phase.DRAINED
 
     def _let_in_no_more(self) -> None:
-        if self.cause is DrainCause.SIGTERM:  # after other drains this process goes on, or has left its queues
+        if self._is_last:  # after other drains this process goes on, or has left its queues
             self._server.leave_queues()
         self._engine.admission.close()
 

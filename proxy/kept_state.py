@@ -75,20 +75,26 @@ class KeptState:
         """Lend the policy store to the process that takes over."""
         await asyncio.to_thread(self.store.lend)
 
-    async def take_back(self, *, is_as_lent: bool) -> None:
+    async def take_back(self, *, is_as_lent: bool) -> bool:
         """Use the policy store and the file of balances again: the process that was to take over has ended.
 
         Args:
             is_as_lent: That process has changed no policy.
+
+        Returns:
+            Whether the store can be used.
         """
+        is_back = True
         try:
             await asyncio.to_thread(self.store.take_back, is_as_lent=is_as_lent)
         except StoreError as error:
+            is_back = False
             structlog.get_logger().error(
                 "policies cannot be changed until a restart: the store cannot be opened after a takeover that failed",
                 error=str(error),
             )
         await self.take_back_balances()
+        return is_back
 
     async def take_back_balances(self) -> None:
         """Use the file of balances again: the process that has taken over leaves none."""

@@ -60,6 +60,8 @@ GO_S: Final = 10.0
 """Seconds in which the running process gives a new one that is ready its word, or the new one gives up."""
 START_S: Final = 60.0
 """Seconds in which a new process must be ready, or it is given up."""
+ABORT_S: Final = 10.0
+"""Seconds in which a new process that is given up must end; then its files are tried all the same."""
 SERVE_S: Final = 10.0
 """Seconds for its first accept, after which it counts as serving: it has all that it needs."""
 _RETRY_S: Final = 0.1
@@ -158,8 +160,11 @@ class Handover:
         except Exception:  # noqa: BLE001 - whatever is wrong, this process must serve again
             structlog.get_logger().exception("takeover failed: this process goes on")
         if not is_taken:
-            with suppress(OSError):
+            with suppress(OSError, TimeoutError):
                 await self._link.send(ABORT)
+                # Until its end it has the policy store, and may change it; a word may be on its way.
+                while await self._link.hear(ABORT_S) not in {GONE, ENDS}:
+                    pass
         else:
             self.step = TakeoverStep.LEAVING
             on_taken()
@@ -235,7 +240,7 @@ class _Hand(msgspec.Struct, frozen=True, tag="hand", array_like=True):
 class _Policy(msgspec.Struct, frozen=True, tag="policy", array_like=True):
     """A change of a policy that is in force in the process that has taken over, see `StoredChange` and `Principal`."""
 
-    kind: PolicyKind
+    kind: str
     setting: str
     name: str
     before: str | None
@@ -401,7 +406,14 @@ class SocketLink:
                 )
                 (self._limits.left if message.is_left else self._limits.received)(share, now)
             case _Policy(kind, setting, name, before, after, held) if self._follow is not None:
-                change = StoredChange(PolicyKey(kind, setting, name), before, after, held)
+                if kind not in set(PolicyKind):
+                    structlog.get_logger().warning(
+                        "policy changed in the new process of a takeover alone",
+                        policy=f"{kind} {setting} {name}",
+                        reason="this version does not know the kind",
+                    )
+                    return None
+                change = StoredChange(PolicyKey(PolicyKind(kind), setting, name), before, after, held)
                 self._follow(change, Principal(message.who, message.address))
             case _:
                 pass

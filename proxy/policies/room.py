@@ -61,6 +61,12 @@ class Room:
         if not self.counts[owner]:
             del self.counts[owner], self.sizes[owner]
 
+    def forget(self) -> None:
+        """Forget all policies: they are counted again."""
+        self.counts.clear()
+        self.sizes.clear()
+        self._total = self._size = 0
+
     @property
     def total(self) -> int:
         """The policies of all owners."""

@@ -198,6 +198,8 @@ def tag_of(kept: str | None) -> str:
 
 MOST_FOLLOWED = 1_000
 """Changes of another process that may wait until they are in force here."""
+MOST_NOTED = 10_000
+"""Policies of which it is noted that a change was followed; others are read again when the store comes back."""
 MOST_ATTEMPTS = 20
 """Attempts to send a change of a policy that other members change at the same time; then it is refused."""
 MOST_BODY = 16 * 1024
@@ -317,6 +319,8 @@ class PolicyService(PolicyState):
         self._changing: set[asyncio.Task[Any]] = set()
         self._followed: deque[tuple[StoredChange, Principal]] = deque()
         self._following: asyncio.Task[None] | None = None
+        self._as_followed: dict[PolicyKey, int] = {}
+        """The hash of each body that was followed since the store was lent; not of more than `MOST_NOTED`."""
         self._is_stored = True
         self.lay_file(file, file.values)
         self.lay(self._kept())
@@ -450,9 +454,38 @@ class PolicyService(PolicyState):
                     author, changes = self._followed[0][1], list[StoredChange]()
                     while self._followed and self._followed[0][1] == author:
                         changes.append(self._followed.popleft()[0])
-                    await self._put_in_force(await asyncio.to_thread(self._read_by_another, changes), author)
+                    await self._put_in_force(await asyncio.to_thread(self._followed_draft, changes), author)
         finally:
             self._following = None
+
+    def _followed_draft(self, changes: Sequence[StoredChange]) -> _Draft:
+        draft = self._read_by_another(changes)
+        for change in (*draft.limits, *draft.kept):
+            if len(self._as_followed) < MOST_NOTED or change.key in self._as_followed:
+                self._as_followed[change.key] = hash(change.after)
+        for owner, more in differences([*draft.limits, *draft.kept]).items():
+            self.store.room.add(owner, *more)
+        return draft
+
+    async def come_back(self, author: Principal) -> None:
+        """Put in force what another process has stored while it had the store, as far as that was not followed.
+
+        Args:
+            author: The author of these changes, for the log.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        if self._following is not None:
+            await self._following
+        async with self._turn:
+            await self._put_in_force(await asyncio.to_thread(self._missed), author)
+            self._as_followed.clear()
+
+    def _missed(self) -> _Draft:
+        followed, changed = self._as_followed, self.store.changed_while_lent()
+        missed = [StoredChange(key, None, kept) for key, kept in changed.items() if followed.get(key) != hash(kept)]
+        return self._read_by_another(missed)
 
     def _read_by_another(self, changes: Sequence[StoredChange]) -> _Draft:
         readable, meanings = list[StoredChange](), list[Meaning]()
@@ -465,8 +498,6 @@ class PolicyService(PolicyState):
             readable.append(change)
             if meaning is not None:
                 meanings.append(meaning)
-        for owner, more in differences(readable).items():
-            self.store.room.add(owner, *more)
         return self._draft(readable, meanings)
 
     async def look(self, look: Callable[[PolicyState], T]) -> T:

@@ -175,6 +175,8 @@ class Store:
         self._opened = ExitStack()
         self._is_open, self._why_closed = False, _CLOSED
         self.is_new = True
+        self._lent_at = 0
+        """The last number in the audit log when the store was lent."""
         self._in_use = {how: threading.Lock() for how in ("backup", "read", "write")}
         self._open()
         try:
@@ -352,6 +354,8 @@ class Store:
     def lend(self) -> None:
         """Give the file, if there is one, to the next process until `take_back`; reads and writes fail meanwhile."""
         if self._path is not None:
+            with self._using("read"):
+                (self._lent_at,) = self._reading.execute("SELECT coalesce(max(id), 0) FROM audit").fetchone()
             self._why_closed = _LENT
             self.close()
 
@@ -370,6 +374,24 @@ class Store:
         if is_as_lent and _version_at(self._path) > _VERSION and copy.exists():
             restore(copy, self._path)
         self._open()
+
+    def changed_while_lent(self) -> dict[PolicyKey, str | None]:
+        """Return the policies that were changed while the store was lent, as they are now, and count all kept ones.
+
+        They are those of the audit log: none is lacking, unless more have changed than it keeps.
+        """
+        if self._path is None:
+            return {}
+        with self._using("read"):
+            rows = self._reading.execute(
+                "SELECT DISTINCT audit.kind, audit.setting, audit.name, policies.body FROM audit "
+                "LEFT JOIN policies USING (kind, setting, name) WHERE audit.id > ?",
+                (self._lent_at,),
+            ).fetchall()
+            self.room.forget()
+            self._count()
+        kinds = set(PolicyKind)
+        return {PolicyKey(PolicyKind(kind), *names): body for kind, *names, body in rows if kind in kinds}
 
     def close(self) -> None:
         """Give the file back as soon as no read, write or backup is under way."""

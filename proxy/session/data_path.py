@@ -534,7 +534,10 @@ class DataPath(Receiver):
         return self._partial is not None
 
     def _feed_cut(self, chunk: bytes, size: int, now: int, *, has_turn: bool = False) -> None:
-        """Cut a chunk into frames, and handle each; `has_turn`: the first command is handled now in any case."""
+        """Cut a chunk into frames, and handle each.
+
+        `has_turn`: commands of `MOST_COMMANDS` units, or one, are handled now, however much others have done.
+        """
         data, pieces = self.scanner.cut(chunk, size)
         if len(pieces) <= FEW_STREAMS or self._slices is None:
             self._take_pieces(data, pieces, now, has_turn=has_turn)
@@ -543,15 +546,16 @@ class DataPath(Receiver):
                 self._take_pieces(data, pieces, now, has_turn=has_turn)
 
     def _take_pieces(self, data: bytes, pieces: list[Piece], now: int, *, has_turn: bool) -> None:
-        end, commands = self.scanner.end, 0
+        end, commands, in_turn = self.scanner.end, 0, MOST_COMMANDS if has_turn else 0
         for piece in pieces:
             is_heavy = piece.kind not in self._light
             if is_heavy:
-                if self._yields_before_command(piece.stop - piece.start, has_turn=has_turn):
+                units = units_of_command(piece.stop - piece.start)
+                if self._yields_before_command(units, has_turn=in_turn > 0):
                     self._set_aside(data[piece.start : end])
                     self.scanner.restart()
                     return
-                has_turn = False
+                in_turn -= units
             self._take_piece(data, piece, now, is_last=piece.stop == end)
             commands += is_heavy
             if commands == MOST_COMMANDS and piece.stop < end:
@@ -623,12 +627,12 @@ class DataPath(Receiver):
             with self._slices.measure(_COMMANDS):
                 self._command(data, piece, is_last=is_last)
 
-    def _yields_before_command(self, size: int, *, has_turn: bool) -> bool:
-        """Return whether a command waits for another turn: those of all connections have used up this one.
+    def _yields_before_command(self, units: int, *, has_turn: bool) -> bool:
+        """Return whether a command waits for another turn: work of all kinds has used up this one.
 
-        A connection whose turn has come handles one all the same, and so does one that cannot stop inside a frame.
+        A connection whose turn has come handles it all the same, and so does one that cannot stop inside a frame.
         """
-        if self._slices is None or self._slices.take(_COMMANDS, units_of_command(size)) or has_turn:
+        if self._slices is None or self._slices.take(_COMMANDS, units) or has_turn:
             return False
         if self.writer.mid_frame or self.keeps_the_rest:
             return False

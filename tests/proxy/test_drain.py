@@ -187,6 +187,15 @@ def test_queues_are_left_when_the_process_is_about_to_end(
     assert draining.server.has_left_queues is is_left
 
 
+def test_queues_are_left_when_a_signal_comes_in_a_drain(draining: Draining) -> None:
+    publisher(draining.world)
+    draining.world.loop.run(draining.service.begin, DrainCause.REST)
+    draining.advance(10)
+    draining.begin()
+    draining.advance(20.2)
+    assert draining.server.has_left_queues
+
+
 def test_clients_that_all_come_back_leave_once(draining: Draining) -> None:
     """As where a proxy is alone: to move them again and again would only cost them acknowledgements."""
     pairs = [publisher(draining.world) for _ in range(100)]

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from typing import cast
 from unittest.mock import MagicMock
 
 import pytest
@@ -106,7 +107,8 @@ async def test_changes_of_policies_reach_the_process_before(before: Before) -> N
     large = StoredChange(PolicyKey(PolicyKind.BLOCK, "", "x" * 4200), body, body, "[]")
     small = StoredChange(rate_key("publish", Setting.TENANT, "acme"), "1", None)
     link = before.successor.link
-    assert [link.change(change, author) for change in (small, large, small)] == [True] * 3
+    later = StoredChange(PolicyKey(cast("PolicyKind", "quota"), "", "of a later version"), None, "1")
+    assert [link.change(change, author) for change in (small, later, large, small)] == [True] * 4
     await link.send(ENDS)
     assert await before.link.hear(60) == ENDS
     assert followed == [(small, author), (large, author), (small, author)]

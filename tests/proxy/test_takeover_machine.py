@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from proxy.server import Sockets
-from proxy.takeover import ENDS, GO, GONE, READY, SERVES, Handover, TakeoverStep
+from proxy.takeover import ABORT, ENDS, GO, GONE, READY, SERVES, Handover, TakeoverStep
 
 HEARD = (READY, SERVES, ENDS, GONE, b"?", TimeoutError(), OSError("reset"))
 MAY_FAIL = ("offer", "go")
@@ -98,3 +98,18 @@ async def test_every_course_ends_with_one_process_that_listens(broken: str) -> N
         assert not running.shares_limits
         ends.add(handover.step)
     assert ends == ({TakeoverStep.SERVING} if broken else {TakeoverStep.SERVING, TakeoverStep.LEAVING})
+
+
+async def test_files_are_taken_back_when_a_process_given_up_has_ended() -> None:
+    """It may be about to change the policy store: its start is slow, and its word comes too late."""
+    running, left = Running(), list[int]()
+    script = Script(running, (TimeoutError(), READY, GONE), "")
+    take_back = running.take_back
+
+    async def watched() -> None:
+        left.append(len(script._heard))
+        await take_back()
+
+    running.take_back = watched  # type: ignore[method-assign]
+    assert not await Handover(running, script).run(lambda: None)
+    assert (script.went, left) == ([ABORT], [0])

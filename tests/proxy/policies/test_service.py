@@ -18,7 +18,7 @@ from proxy.policies.service import LAID_AT_ONCE, MOST_FOLLOWED, Around, PolicySe
 from proxy.policies.store import Store, StoredChange, StoreError
 from tests.proxy.policies.layered import ANN, a_service
 
-_ANN = Principal("ann", "10.0.0.1")
+_ANN, _BOB = Principal("ann", "10.0.0.1"), Principal("bob", "")
 _PLACE: PolicyTarget = ("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
 _KEY = rate_key(*_PLACE)
 _GROUP = PolicyKey(PolicyKind.GROUP, "", "gold")
@@ -349,6 +349,28 @@ async def test_change_of_the_process_with_the_store_is_followed(tmp_path: Path) 
         refused = [line["policy"] for line in logs if line["log_level"] == "warning"]
         assert refused == [str(_KEY)]
         assert lent.store.room.problem("acme", 0, 0) == ""
+
+
+async def test_what_was_not_followed_is_in_force_when_the_store_comes_back(tmp_path: Path) -> None:
+    gone, kept = (rate_key("publish", Setting.TENANT, name) for name in ("gone", "kept"))
+    with shelf(path=tmp_path / "p.db") as lent:
+        await lent.service.change({gone: publish(1), kept: publish(2)}, _ANN)
+        lent.store.lend()
+        with shelf(path=tmp_path / "p.db") as other:
+            await other.service.change({_KEY: publish(20), gone: None}, _ANN)
+            await other.service.change({kept: publish(3)}, _ANN)
+            room = dict(other.store.room.counts), other.store.room.size
+        lent.service.follow(StoredChange(kept, publish(2), publish(3)), _ANN)
+        lent.store.take_back(is_as_lent=False)
+        with capture_logs() as logs:
+            await lent.service.come_back(_BOB)
+        assert lent.messages() == 20
+        assert lent.policies.get("publish", Setting.TENANT, "gone") is None
+        assert {line["policy"] for line in logs if line["event"] == "policy changed"} == {_KEY.shown, gone.shown}
+        assert (dict(lent.store.room.counts), lent.store.room.size) == room
+        assert await lent.service.change({_KEY: publish(20), gone: None}, _ANN) == 0
+        await lent.service.come_back(_BOB)
+        assert lent.messages() == 20
 
 
 async def test_changes_that_wait_to_be_followed_are_bounded() -> None:

@@ -7,6 +7,7 @@ from protocol.scanner import MOST_PIECES
 from proxy.session.data_path import MOST_COMMANDS
 from proxy.session.keep_alive import LOOK_S, SELDOM
 from proxy.session.transport import PauseReason
+from proxy.slices import AT_ONCE, Work
 from tests.proxy.conversation import NOTHING, Broker, Peer, World, consumer, publisher
 from tests.proxy.wire import PING, PONG, connect, connected, flow, message, producer, producer_success, send, sends
 
@@ -36,6 +37,26 @@ def test_in_between_others_have_theirs(world: World) -> None:
     assert seen == [(MOST_COMMANDS * len(PING), False)]
     assert len(broker.heard()) == 10 * MOST_PIECES
     assert client.is_read
+
+
+def test_commands_go_on_beside_work_that_fills_each_turn(world: World) -> None:
+    client, broker = world.pair()
+    client >> PING
+    broker << PING
+    turns, commands = 0, 20 * MOST_COMMANDS
+
+    def turned() -> None:
+        nonlocal turns
+        turns += len(broker.transport.written) < commands * len(PING)
+
+    def flood() -> None:
+        world.engine.slices.run(Work.REQUESTS, iter(range(AT_ONCE[Work.REQUESTS] * 10 * commands)))
+        client.transport.receive(PING * commands)
+
+    world.loop.turned = turned
+    world.loop.run(flood)
+    assert broker.heard() == [PING] * commands
+    assert turns <= 2 * commands // MOST_COMMANDS
 
 
 def test_held_entries_too_are_taken_in_turns(make_world: Make) -> None:
