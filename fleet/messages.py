@@ -33,8 +33,9 @@ VERSION = 1
 MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are dropped unread."""
 
-FULL_MESSAGE = 900_000
-"""A message is filled up to about this number of bytes; the rest follows in the next ones."""
+FULL_MESSAGE = 150_000
+"""A message is filled up to about this number of bytes; the rest follows in the next ones. To write such a message, or
+to read it, takes a few milliseconds."""
 
 GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
 """Bytes in a report, at most, of a freed number, of a demand, and of a demand with its introduction without the name. A
