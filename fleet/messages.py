@@ -269,6 +269,11 @@ class MemberReport:
     brokers: Sequence[str] = ()
     version: str = ""
 
+    @property
+    def work(self) -> int:
+        """What it takes to write or read this report, in limits that are gone through (`steps.paid`)."""
+        return len(self.introductions) + len(self.ids) // 4
+
     def encode(self) -> bytes:
         """Return the bytes of this report."""
         message = wire.Message(version=VERSION, fleet=self.fleet)
@@ -404,6 +409,11 @@ class Grants:
     version: str = ""
     version_sets: tuple[VersionSet, ...] = ()
     roster: Sequence[MemberStatus] = ()
+
+    @property
+    def work(self) -> int:
+        """What it takes to write or read these grants, in limits that are gone through (`steps.paid`)."""
+        return sum([len(grant.held) + len(grant.ids) // 4 for grant in self.grants])
 
     def encode(self) -> bytes:
         """Return the bytes of the grants."""

@@ -20,6 +20,7 @@ from fleet.member import FleetMember
 from fleet.messages import MOST_EPOCH, BadMessage, MemberReport, ShareKey
 from fleet.settings import FleetSettings
 from fleet.share_table import Disagreement
+from fleet.steps import paid
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.fleet.member_limits import worded
 from proxy.fleet.spaced_call import SpacedCall
@@ -130,6 +131,7 @@ class Leadership:
         except BadMessage as error:
             self._dropped[error.cause] += 1
             return
+        yield from paid(report.work)
         is_soon = yield from coordinator.hear(report, self._clock())
         if is_soon and coordinator is self.coordinator:
             self._grant_soon()
@@ -160,7 +162,7 @@ class Leadership:
         for grants in messages:
             if coordinator is self.coordinator:
                 self._send(replace(grants, sent_at=self._wall()).encode())
-            yield
+            yield from paid(grants.work)
         took_s = (self._clock() - now) / NANOS_PER_SECOND
         cycle_s = self._settings.cycle_ns / NANOS_PER_SECOND
         self._between_s = min(max(LEAST_BETWEEN_GRANTS_S, (1 + _PAUSE_PARTS) * took_s), cycle_s)

@@ -40,6 +40,7 @@ from fleet.coordinator import Coordinator
 from fleet.member import FleetMember
 from fleet.messages import MOST_BROKERS, NO_LIMITS, BadMessage, Grants, LimitSet, MemberReport, ShareKey, WrittenLimits
 from fleet.settings import FleetSettings
+from fleet.steps import paid
 from limiter.sharing import LOOK_AGAIN_NS
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.brokers.targets import SiblingBrokers
@@ -368,6 +369,7 @@ class FleetService:
         report = yield from self.member.report(changed, gone, self._clock(), brokers)
         yield
         self._send_report(report)
+        yield from paid(report.work)
         if self._is_cut_off:  # new limits, and those with another value, get their part at once
             yield from self._put_isolated()
         self._go_on()
@@ -431,6 +433,7 @@ class FleetService:
         except BadMessage as error:
             self._dropped[error.cause] += 1
             return
+        yield from paid(grants.work)
         if self._left is not None:
             for _ in self.member.take(grants, self._clock()):
                 yield
