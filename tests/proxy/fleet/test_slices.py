@@ -28,9 +28,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> Iterator[FleetCrowd]:
     crowd.loop.close()
 
 
-def test_shares_stay_within_the_limit_while_grants_are_half_applied(
-    crowd: FleetCrowd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_are_kept_while_grants_are_half_applied(crowd: FleetCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
     """A turn does a few limits and takes a millisecond, so that grants and reports take longer than a cycle.
 
     The members offer by turns, so that each share goes up in one and down in the other.
