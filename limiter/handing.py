@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from limiter.limiter import LeftBalances, Limiter, Scope
-from limiter.restart import FirstBalances, at
+from limiter.restart import FirstBalances, Left
 from limiter.sharing import claimed
 from limiter.token_bucket import NANOS_PER_SECOND, WHOLE
 
@@ -112,9 +112,8 @@ class HandedLimits:
         """Limiters with streams that the other process has asked for: it gets all when the last stream has left."""
         self._lacking: dict[Scope, _Looked] = {}
         """Limiters with streams that have less than their limit, as they were at the last look."""
-        self._left: dict[Scope, LeftBalances] = {}
+        self._left: Left = {}
         """Balances that the other process has left of limiters that were not made here."""
-        self._left_at = 0
 
     # ---- called by the registry
 
@@ -180,7 +179,7 @@ class HandedLimits:
         if handed.scope in self._limiters:
             self.received(handed, now)
         else:
-            self._left[handed.scope], self._left_at = handed.balances, now
+            self._left[handed.scope] = handed.balances, now
 
     # ---- called by the process
 
@@ -215,15 +214,12 @@ class HandedLimits:
             empty_since: As the other process has left it, see `FirstBalances`.
             is_orderly: Whether it has left all that it had; else limiters that are made later begin empty as of now.
         """
-        now = clock()
-        if is_orderly:
-            aged = {scope: at(balances, self._left_at, now) for scope, balances in self._left.items()}
-            left = {scope: balances for scope, balances in aged.items() if balances is not None}
-            if self._has_all:
-                left, empty_since = dict(self._first.kept(now)) | left, self._first.empty_since
-            self._first.replace(left, now, empty_since)
+        if is_orderly and self._has_all:
+            self._first.add(self._left)
+        elif is_orderly:
+            self._first.replace(self._left, empty_since)
         elif not self._has_all or self._handed:
-            self._first.empty_at(now)
+            self._first.empty_at(clock())
         for limiter in list(self._limiters.values()):
             now = clock()
             if self._limiters.get(limiter.scope) is limiter and limiter.shares[0] < WHOLE:

@@ -183,18 +183,21 @@ class LimiterCache:
             limiter.update_windows()
         return changed
 
-    def outdate(self, kinds: Collection[tuple[str, str]]) -> None:
-        """End the shares of limiters without streams whose values may be outdated.
+    def outdate(self, kinds: Collection[tuple[str, str]]) -> Iterator[None]:
+        """End the shares of limiters without streams whose values may be outdated; each step looks at some.
 
         Args:
             kinds: The directions and levels of values that have changed. Names are not compared: there may be many, and
                 many such limiters.
         """
         if self._shared is not None and kinds:
-            for scope in self._resting:
-                limiter = self.by_scope[scope]
-                if limiter.lease is not None and (scope.direction, scope.level) in kinds:
-                    self._shared.outdated(limiter)
+            for number, scope in enumerate(list(self._resting), 1):
+                if (scope.direction, scope.level) in kinds and scope in self._resting:
+                    limiter = self.by_scope[scope]
+                    if limiter.lease is not None:
+                        self._shared.outdated(limiter)
+                if number % _LOOKED_AT == 0:
+                    yield
 
     def _report_retuned(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
         if limiter.lease is not None and self._shared is not None:
@@ -506,7 +509,12 @@ class Registry:
             else:
                 break
         self._serve(self._limiters.take_tuned(), now, most_served)
-        if not self.is_changing:
+        if self.is_changing:
+            return
+        if self._changed:
+            self._looking.append(self._looks_at_resting())
+            self.go_on(now, left)
+        else:
             self._end_change()
 
     def apply(self, now: int) -> None:
@@ -514,9 +522,9 @@ class Registry:
         self._begin_change()
         self._changed.update((scope.direction, scope.level) for scope in self.limiters)
         self._to_rewire.update(dict.fromkeys(self._live))
+        self.go_on(now)
         while self.is_changing:
             self.go_on(now)
-        self._outdate()
 
     def published(self, active: Iterable[Stream], now: int) -> None:
         """Measure `active` streams later: the next `measuring` need not name them; see `RelativeLimits.wake`."""
@@ -594,14 +602,17 @@ class Registry:
     def _end_change(self) -> None:
         self._is_settled = True
         self.revision += 1
-        self._outdate()
-        for scope in self.relative.scopes:
-            if not self.limiters[scope].streams:
-                self.relative.forget(scope)
 
-    def _outdate(self) -> None:
-        self._limiters.outdate(self._changed)
-        self._changed.clear()
+    def _looks_at_resting(self) -> Iterator[None]:
+        """Take from limiters without streams what depends on values that may have changed; each step looks at some."""
+        changed, self._changed = self._changed, set()
+        yield from self._limiters.outdate(changed)
+        for number, scope in enumerate(self.relative.scopes, 1):
+            limiter = self.limiters.get(scope)
+            if limiter is not None and not limiter.streams:
+                self.relative.forget(scope)
+            if number % _LOOKED_AT == 0:
+                yield
 
     def _rest(self, left: Iterable[Limiter], now: int) -> None:
         """Note that a stream has left these limiters."""

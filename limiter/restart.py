@@ -20,6 +20,9 @@ from collections.abc import Iterable, Iterator
 from limiter.limiter import LeftBalances, Limiter, Scope
 from limiter.token_bucket import LeftBalance, TokenBucket
 
+Left = dict[Scope, tuple[LeftBalances, int]]
+"""Balances that limiters had, and when; monotonic nanoseconds."""
+
 
 class FirstBalances:
     """The balances of limiters that are still to be made.
@@ -37,28 +40,31 @@ class FirstBalances:
         self, left: dict[Scope, LeftBalances] | None = None, left_at: int = 0, empty_since: int | None = None
     ) -> None:
         self.empty_since = empty_since
-        self._left = left or {}
-        self._left_at = left_at
+        self._left: Left = {scope: (balances, left_at) for scope, balances in (left or {}).items()}
 
     def empty_at(self, now: int) -> None:
         """Have all limiters begin as if their buckets had been empty at that time, and forget all balances."""
         self.empty_since, self._left = now, {}
 
-    def replace(self, left: dict[Scope, LeftBalances], left_at: int, empty_since: int | None) -> None:
-        """Have all limiters begin with other balances; arguments as for a new object."""
-        self._left, self._left_at, self.empty_since = left, left_at, empty_since
+    def replace(self, left: Left, empty_since: int | None) -> None:
+        """Have all limiters begin with other balances, which are aged when they are used."""
+        self._left, self.empty_since = left, empty_since
+
+    def add(self, left: Left) -> None:
+        """Have these limiters begin with other balances."""
+        self._left.update(left)
 
     def take(self, scope: Scope, now: int) -> tuple[LeftBalances, int | None]:
         """Take the balances of a limiter that another process makes; None where it was full, or empty at that time."""
-        balances = self._left.pop(scope, None)
-        aged = None if balances is None else at(balances, self._left_at, now)
-        return aged or (None,) * 4, self.empty_since if balances is None else None
+        left = self._left.pop(scope, None)
+        aged = None if left is None else at(*left, now)
+        return aged or (None,) * 4, self.empty_since if left is None else None
 
     def begin(self, limiter: Limiter, now: int) -> None:
         """Give a new limiter its balances. A balance is given once: a limiter that was forgotten since was full."""
-        balances = self._left.pop(limiter.scope, None)
-        if balances is not None:
-            limiter.begin(balances, self._left_at, now)
+        left = self._left.pop(limiter.scope, None)
+        if left is not None:
+            limiter.begin(*left, now)
         elif self.empty_since is not None:
             limiter.begin_empty(self.empty_since, now)
 
@@ -72,8 +78,8 @@ class FirstBalances:
 
     def kept(self, now: int) -> Iterator[tuple[Scope, LeftBalances]]:
         """Yield the balances of limiters that were not made in this process, and are not full."""
-        for scope, balances in list(self._left.items()):
-            aged = at(balances, self._left_at, now)
+        for scope, left in list(self._left.items()):
+            aged = at(*left, now)
             if aged is not None:
                 yield scope, aged
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from limiter import handing
+from limiter import handing, restart
 from limiter.handing import HandedShare
 from limiter.limiter import Scope
 from limiter.restart import FirstBalances
-from limiter.token_bucket import Limit, Rate, rate
+from limiter.token_bucket import LeftBalance, Limit, Rate, rate
 from tests.examples import examples
 from tests.limiter.ledger import capacity
 from tests.limiter.test_restart import LIMITS, TOPICS, Run
@@ -305,3 +305,23 @@ def test_balances_that_are_left_hold_for_limiters_made_later() -> None:
     for topic in TOPICS:
         after.offer_to(topic, 1)
     assert [passed[1] for passed in after.passed()] == ["y"]
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_end_of_a_takeover_ages_no_balance_that_no_stream_uses(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step has one limiter whole; what was left of limiters that are not made here is aged when they are."""
+    both, aged = Takeover(LIMITED, Run(LIMITED, 0, FirstBalances())), [0]
+    handed, age = both.handed[side], restart._aged
+
+    def counted(balance: LeftBalance, since: int, now: int) -> LeftBalance | None:
+        aged[0] += 1
+        return age(balance, since, now)
+
+    monkeypatch.setattr(restart, "_aged", counted)
+    balance = LeftBalance(rate(1), -100, rate(1))
+    for number in range(1000):
+        scope = Scope("publish", "topic", f"persistent://t/n/{number}", "t", "n")
+        handed.left(HandedShare(scope, 10**6, (balance, None, None, None)), both.now)
+    assert len(list(handed.over(lambda: both.now, None, is_orderly=True))) == len(both.runs[side].registry.limiters)
+    assert aged == [0]
+    assert len(both.runs[side].left()) >= 1000

@@ -137,8 +137,7 @@ def asked(path: str, _folder: Path) -> Done:
 def member_reports(_folder: Path) -> Done:
     clock = ManualClock()
     loop, counters = ManualLoop(clock), Counters()
-    measure = partial(Slices(counters, clock).measure, Work.FLEET)
-    member = FleetService(Fleet(name="f"), "a", clock, measure=measure)
+    member = FleetService(Fleet(name="f"), "a", partial(Slices(counters, clock).run, Work.FLEET), clock)
     hub = Hub(clock)
     loop.run(lambda: loop.create_task(member.start(lambda callbacks: HubLink(hub, callbacks))))
     loop.advance(3)

@@ -376,4 +376,4 @@ def test_any_balance_is_read_as_it_was_written(tmp_path_factory, name: str, bala
     state = runs.serve()
     state.first = FirstBalances({scope: balances}, now)
     state.end([])
-    assert runs.start().first._left == {scope: at(balances, now, now)}
+    assert dict(runs.start().first.kept(now)) == {scope: at(balances, now, now)}

@@ -421,6 +421,28 @@ async def test_many_go_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -
     assert len(first.kept) == 30
 
 
+async def test_many_are_proposed_a_few_in_a_turn(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(policy_topic, "_AT_ONCE", 5)
+    first, _ = await world.two()
+    in_turn, most, propose = [0], [0], topic_log.PolicyLog.propose
+
+    def counted(*args: Any) -> Any:
+        in_turn[0] += 1
+        return propose(*args)
+
+    def turn() -> None:
+        most[0], in_turn[0] = max(*most, *in_turn), 0
+        if len(first.kept) < 100:
+            loop.call_soon(turn)
+
+    monkeypatch.setattr(topic_log.PolicyLog, "propose", counted)
+    loop = asyncio.get_running_loop()
+    loop.call_soon(turn)
+    wanted = {rate_key("publish", Setting.TENANT, f"t{number}"): rate(number) for number in range(100)}
+    assert await first.service.change(wanted, ANN) == 100
+    assert 0 < most[0] <= 5
+
+
 async def test_what_is_shown(world: World) -> None:
     first, second = await world.two()
     await first.set(KEY, rate(5))
