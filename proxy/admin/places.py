@@ -63,7 +63,7 @@ class NoPlaceError(Exception):
 class CallerShares:
     """Places, of which callers with tokens for some tenants have half together.
 
-    A caller gets no more places than it leaves to the next: of n callers each has an (n + 1)th, so there is always one.
+    A caller gets no more places than it leaves to the next: the first has half, the next one a quarter, and so on.
 
     Args:
         most: All places.

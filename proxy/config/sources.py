@@ -395,25 +395,34 @@ def _section_at(model: type[BaseModel], key: Sequence[object]) -> type[BaseModel
 
 
 _DATA = re.compile(r"\bdata:[^'\"\s]*")
-_URL_USER = re.compile(r"(?<!persistent)://[^'\"]*@")
-_USER = re.compile(r"\A('?).*@", re.DOTALL)
+_URL = re.compile(r"(?<!persistent)://[^'\"]*")
+_USER = re.compile(r"\A(['\"]?).*@", re.DOTALL)
 _OF_SECRETS = re.compile(r"tokens?|token_file|.*secret.*|.*passw.*|(.*_)?key|authorization|credentials?", re.IGNORECASE)
 """Names of keys that hold files with secrets, and of keys that people expect to hold a secret itself."""
-_OF_NAMES = frozenset({"limits", "blocks", "metrics_limits", "authentication"})
-"""Sections with names, in which an `@` is no end of a password."""
+_OF_NAMES = frozenset({"limits", "blocks", "metrics_limits"})
+"""Sections with names that clients and operators choose, and without secrets."""
+_OF_USERS = _OF_NAMES | {"authentication"}
+"""Sections with names in which an `@` is no end of a password."""
 
 
 def without_secrets(text: str) -> str:
     """Return a text with nothing of what `data:` holds, as keys may be written so, and without users of URLs."""
-    return _URL_USER.sub("://…@", _DATA.sub("data:…", text))
+    return _URL.sub(_without_user, _DATA.sub("data:…", text))
+
+
+def _without_user(url: re.Match[str]) -> str:
+    # One pass: by a pattern that ends with the last `@`, a text of many `://` without one would take its square.
+    _, there, rest = url[0].rpartition("@")
+    return f"://…@{rest}" if there else url[0]
 
 
 def _shown_value(key: Sequence[object], value: object) -> str:
     """Return a wrong value as an error shows it: of a key of secrets nothing, of an address no user and password."""
-    if key and _OF_SECRETS.fullmatch(str(key[-1])):
+    section = str(key[0]) if key else ""
+    if key and section not in _OF_NAMES and _OF_SECRETS.fullmatch(str(key[-1])):
         return _HIDDEN
     text = without_secrets(repr(_without_inner_secrets(value)))
-    return cut(text if not key or key[0] in _OF_NAMES else _USER.sub(rf"\1{_HIDDEN}@", text))
+    return cut(text if not key or section in _OF_USERS else _USER.sub(rf"\1{_HIDDEN}@", text))
 
 
 _HIDDEN: Final = "…"

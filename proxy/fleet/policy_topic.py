@@ -231,8 +231,8 @@ class PolicyTopic:
         if self._trouble:
             yield Degraded(
                 "policies_not_in_force",
-                f"changes of other members are not in force here: {self._trouble}",
-                "see the disk of policies.store",
+                "changes of other members are not in force here: the store takes none",
+                "see the disk of policies.store; the log has the error",
             )
         elif self._unreadable:
             yield Degraded(

@@ -165,8 +165,8 @@ class LimitHistory:
         for number, limiter in enumerate(list(self._limiters.values()), 1):
             if limiter.scope[:3] not in self._rings and self._is_in_use(limiter, now):
                 if len(self._rings) >= MOST_LIMITS:
-                    self._take_ring(gone.pop().scope if gone else groups.latest_of_most(limiter.scope), groups)
-                    yield
+                    scope = gone.pop().scope if gone else groups.latest_of_most(limiter.scope)
+                    yield from self._taking(scope, groups)
                 if len(self._rings) < MOST_LIMITS:
                     self._rings[limiter.scope[:3]] = self._begun(limiter, now)
                     groups.add(limiter.scope)
@@ -176,10 +176,12 @@ class LimitHistory:
                 yield
         self.left_out, self._sampled_at = left_out, now
 
-    def _take_ring(self, scope: Scope | None, groups: "_Groups") -> None:
+    def _taking(self, scope: Scope | None, groups: "_Groups") -> Iterator[None]:
+        """Take the ring of a limit away; a unit of work, if there is one."""
         if scope is not None:
             del self._rings[scope[:3]]
             groups.remove(scope)
+            yield
 
     def _is_in_use(self, limiter: Limiter, now: int) -> bool:
         return limiter in self._journal.limiters or len(limiter.waiters) > 0 or not limiter.is_full(now)
@@ -208,18 +210,22 @@ class _Groups:
 
     def __init__(self) -> None:
         self._of: dict[_Group, dict[Scope, None]] = {}
+        self._most: dict[Scope, None] | None = None
+        """The group with the most; None after a change."""
 
     def add(self, scope: Scope) -> None:
         """Add a limit."""
         self._of.setdefault(_group(scope), {})[scope] = None
+        self._most = None
 
     def remove(self, scope: Scope) -> None:
         """Remove a limit."""
-        self._of[_group(scope)].pop(scope)
+        del self._of[_group(scope)][scope]
+        self._most = None
 
     def latest_of_most(self, scope: Scope) -> Scope | None:
         """Return the latest limit of the group with the most; None if the group of `scope` has nearly as many."""
-        most = max(self._of.values(), key=len)
+        most = self._most = self._most or max(self._of.values(), key=len)
         return next(reversed(most)) if len(most) > len(self._of.get(_group(scope), ())) + 1 else None
 
 

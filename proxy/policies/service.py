@@ -556,13 +556,16 @@ class PolicyService(PolicyState):
                 raise StoreError(self.store.damaged(f"{key.shown}: {error}")) from None
 
     def _readable(self, changes: Mapping[PolicyKey, str | None]) -> dict[PolicyKey, str | None]:
-        readable, forms = dict[PolicyKey, str | None](), FormsAfter(self)
+        read, readable = dict[PolicyKey, Meaning | None](), dict[PolicyKey, str | None]()
         for key, kept in changes.items():
             with suppress(Exception):
-                meaning = self._check(key, kept)
+                read[key] = self._check(key, kept)
+        forms = FormsAfter(self, [meaning for meaning in read.values() if meaning is not None])
+        for key, meaning in read.items():
+            with suppress(BodyError):
                 if meaning is not None:
                     forms.check(meaning)
-                readable[key] = kept
+                readable[key] = changes[key]
         return readable
 
     def _check(self, key: PolicyKey, kept: str | None) -> Meaning | None:

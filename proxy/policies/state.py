@@ -282,12 +282,13 @@ class FormsAfter:
             forms = self._forms.get((about, setting))
             if forms is None:
                 forms = self._forms[about, setting] = self._left(about, setting)
-            forms.add(form_of(name))
-            if len(forms) > MOST_FORMS:
+            form = form_of(name)
+            if form not in forms and len(forms) >= MOST_FORMS:
                 raise BodyError(
                     f"{meaning.key.shown}: the {about} limits of {setting} have patterns of {MOST_FORMS} forms; use a "
                     "pattern with as many characters before and after each * as one of these, or take some back"
                 )
+            forms.add(form)
 
     def _left(self, about: About, setting: Setting) -> set[PatternForm]:
         names = self._layers.policies.by_name(about, setting)

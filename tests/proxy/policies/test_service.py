@@ -366,7 +366,7 @@ async def test_what_was_not_followed_is_in_force_when_the_store_comes_back(tmp_p
             await lent.service.come_back(_BOB)
         assert lent.messages() == 20
         assert lent.policies.get("publish", Setting.TENANT, "gone") is None
-        assert {line["policy"] for line in logs if line["event"] == "policy changed"} == {_KEY.shown, gone.shown}
+        assert {line["policy"] for line in logs if line.get("by") == "bob"} == {_KEY.shown, gone.shown}
         assert (dict(lent.store.room.counts), lent.store.room.size) == room
         assert await lent.service.change({_KEY: publish(20), gone: None}, _ANN) == 0
         await lent.service.come_back(_BOB)
@@ -415,6 +415,10 @@ def test_changes_of_other_members_leave_patterns_of_few_forms() -> None:
     service = a_service(_EMPTY, {})
     with closing(service.store):
         keys = patterns("a", MOST_FORMS + 2)
-        refused = asyncio.run(service.take(dict.fromkeys(keys, publish(5)), ANN))
+        same = rate_key("publish", Setting.NAMESPACE, "b*/*")
+        refused = asyncio.run(service.take(dict.fromkeys([*keys, same], publish(5)), ANN))
         assert refused == keys[MOST_FORMS:]
+        others = patterns("b" * 32, MOST_FORMS)
+        changes = dict.fromkeys([*keys, same]) | dict.fromkeys(others, publish(5)) | {_KEY: "no body"}
+        assert asyncio.run(service.take(changes, ANN)) == [_KEY]
         assert len(service.layers.policies.by_name("publish", Setting.NAMESPACE)) == MOST_FORMS
