@@ -391,7 +391,9 @@ URL is for commands alone. On reload the environment is that of the start.
 command takes those of `sluice serve`); `--show-defaults` adds all defaults. The output is a configuration.
 
 No secret is a value here: tokens and TLS keys are files, which are read again when they change. Where a secret is
-written nevertheless, in place of a file or in an address, the error does not show it.
+written nevertheless, errors do not show what they recognise: the user and password of an address, `data:`, `Bearer …`,
+a JWT, and values of keys that are named like a secret. A plain word in place of a file is shown, as the file that is
+missing.
 
 Files are regular ones, or links to them. A FIFO (so `<(…)` of a shell, too), device, socket or directory is refused at
 once, and so is a file larger than its bound: 64 MiB for the configuration (100,000 topics with limits have 22), 16 MiB

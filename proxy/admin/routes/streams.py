@@ -352,7 +352,7 @@ def _burst(rate: Rate | None) -> int | None:
 
 _LOOKED_AT_ONCE, _ORDERED_AT_ONCE = 10, 10
 """Streams in one unit of work; names of clients may have 4 KiB."""
-_SHOWN_BYTES = 4096
+_SHOWN_BYTES = 1024
 """Bytes of a stream's JSON for which its showing is another unit of work."""
 MOST_BYTES = 16 << 20
 """Bytes of an answer's streams. Six thousand ordinary ones have as many, or a few hundred with names of 4 KiB."""
