@@ -1,9 +1,20 @@
 """The addresses that a process listens on: for clients, for the admin REST, and for metrics alone."""
 
+import asyncio
+import errno
+import socket
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
 from protocol.endpoint import Endpoint
 from proxy.admin.listener import Listener
-from proxy.runtime import StartError
+from proxy.runtime import StartError, Tasks
 from proxy.server import Server, Sockets
+
+AGAIN_S: Final = 1.0
+"""Seconds between two tries to accept at an address again, after a takeover that failed."""
 
 
 class Addresses:
@@ -19,6 +30,8 @@ class Addresses:
         self._server = server
         self._inherited = inherited
         self._listeners: dict[str, Listener] = {}
+        self._tries = Tasks()
+        """Those of addresses that another program has."""
 
     async def bind(self, key: str, listener: Listener, endpoint: Endpoint) -> str:
         """Listen for callers of HTTP, and accept none yet; returns `host:port`.
@@ -56,17 +69,43 @@ class Addresses:
             listener.accept()
 
     async def accept_again(self) -> None:
-        """Accept clients and callers again, after `pause`; none is accepted after an error.
+        """Accept clients and callers again, after `pause`.
+
+        The next process, which has ended, may have shut an address that another program has now. It is reported, and
+        tried each second until it is free, while the others are served.
 
         Raises:
-            OSError: If the system has no descriptor for it, or another program has an address by now.
+            OSError: If the system has no descriptor for it; none is accepted then.
         """
-        try:
-            await self._server.accept()
-            self.accept_callers()
-        except OSError:
-            self.pause()
-            raise
+        for name, group in self.sockets().by_name.items():
+            for listening in group:
+                try:
+                    await self._accept_from(name, listening)
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        self.pause()
+                        raise
+                    structlog.get_logger().error(
+                        "address is taken by another program; it is tried each second",
+                        address=name,
+                        remedy="end that program, or have a restart in place without this address",
+                    )
+                    self._tries.start(self._accept_when_free(name, listening), "listen again")
+
+    async def _accept_from(self, name: str, listening: socket.socket) -> None:
+        listener = self._listeners.get(name)
+        if listener is None:
+            await self._server.accept_from(listening)
+        else:
+            listener.accept_from(listening)
+
+    async def _accept_when_free(self, name: str, listening: socket.socket) -> None:
+        while True:
+            await asyncio.sleep(AGAIN_S)
+            with suppress(OSError):
+                await self._accept_from(name, listening)
+                structlog.get_logger().info("address is served again", address=name)
+                return
 
     def sockets(self) -> Sockets:
         """Return all sockets, by the names of their addresses."""
@@ -75,12 +114,18 @@ class Addresses:
 
     def pause(self) -> None:
         """Accept no connection until `accept_again`."""
+        self.give_up()
         self._server.pause_accepting()
         for listener in self._listeners.values():
             listener.pause_accepting()
 
+    def give_up(self) -> None:
+        """Try no more to serve addresses that another program has."""
+        self._tries.cancel()
+
     def leave(self) -> None:
         """Listen no more: another process has the sockets. Connections that are open stay."""
+        self.give_up()
         self._server.stop_listening()
         for listener in self._listeners.values():
             listener.stop_listening()

@@ -15,7 +15,7 @@ import structlog
 
 from fleet.messages import WrittenLimits
 from limiter.policies import Change, LimitTally, Policies
-from proxy.addresses import Addresses
+from proxy.addresses import AGAIN_S, Addresses
 from proxy.admin.app import Guards, Parts, admin_app, metrics_app
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.fleet_namespace import FleetNamespace, may_make_namespaces
@@ -66,10 +66,6 @@ from proxy.takeover import Door, Handovers, SocketLink, Successor, TakeoverError
 
 if TYPE_CHECKING:
     from proxy.admin.otlp import OtlpExport
-
-
-_ACCEPT_AGAIN_S = 1.0
-"""Seconds between two tries to accept clients again after a takeover that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,25 +367,27 @@ class Proxy:
             )
 
     async def serve_again(self) -> None:
-        """Serve as before the takeover, which has failed; a drain with another cause goes on."""
+        """Serve as before the takeover, which has failed, or until `stop`; a drain with another cause goes on."""
         if not self._is_to_end:
             self._ends.cancel()
             if self.drain.cause is DrainCause.TAKEOVER:
                 self.drain.cancel()
-        while True:
+        while self.readiness.is_accepting:
             try:
-                return await self.addresses.accept_again()
+                await self.addresses.accept_again()
+                break
             except OSError as error:
                 structlog.get_logger().error(
                     "clients cannot be accepted again; it is tried each second", error=error.strerror or str(error)
                 )
-            await asyncio.sleep(_ACCEPT_AGAIN_S)
+            await asyncio.sleep(AGAIN_S)
 
     async def stop(self) -> None:
         """End sessions, then the log, then the admin address."""
         if self.handovers is not None:
             self.handovers.refuse()
         self.readiness.is_accepting = False
+        self.addresses.give_up()
         self.brokers.stop()
         self.history.stop()
         self.engine.slices.heartbeat.stop()

@@ -373,6 +373,13 @@ class Replacing:
         own = {key for key in ("listen", "processes") if getattr(config, key) != getattr(self._config, key)}
         if own:
             return f"the parent itself must be restarted for {', '.join(sorted(own))}"
+        configured = {f"{key} {endpoint}" for key, _, endpoint in addresses_of(config)}
+        left = sorted({name for child in self._children for name in child.spec.given} - configured)
+        if left:
+            return (
+                f"the service manager keeps {', '.join(left)} open, which the configuration lacks: callers would wait "
+                "there, and none would be served; change the socket unit as well, and restart it and the service"
+            )
         problems = StartCheck.of(config, running=self._serving).problems
         if not problems:
             self._serving = [*self._serving[-_MOST_SERVING:], config]

@@ -148,6 +148,8 @@ class Server:
                 self._bound[endpoint] = await self._bind(endpoint) if taken is None else taken
                 if taken is not None and name in inherited.kept:
                     self._kept.add(endpoint)
+                for each in taken or ():
+                    each.listen(BACKLOG)  # the process before may lack this address: another program has it by now
                 for each in self._bound[endpoint]:
                     set_options(each, self.engine.config.keep_alive)
         except BaseException:
@@ -160,17 +162,35 @@ class Server:
         return {f"listen {endpoint}": list(bound) for endpoint, bound in self._bound.items()}
 
     async def accept(self) -> None:
-        """Accept clients at all addresses."""
-        for endpoint, bound in self._bound.items():
-            accept = partial(self._accept, _named(endpoint, bound))
+        """Accept clients at all addresses.
+
+        Raises:
+            OSError: As `accept_from`.
+        """
+        for bound in list(self._bound.values()):
             for listening in bound:
-                for _ in range(LISTENERS):
-                    with contextlib.ExitStack() as unless_taken:
-                        same = unless_taken.enter_context(socket.socket(fileno=os.dup(listening.fileno())))
-                        loop = asyncio.get_running_loop()
-                        accepting = await loop.create_server(accept, sock=same, backlog=BACKLOG)
-                        self._accepting.setdefault(endpoint, []).append(accepting)
-                        unless_taken.pop_all()
+                await self.accept_from(listening)
+
+    async def accept_from(self, listening: socket.socket) -> None:
+        """Accept the clients of one of `sockets`.
+
+        Raises:
+            OSError: If the system has no descriptor for it; EADDRINUSE: the next process, which has ended, has shut the
+                address, and another program has it.
+        """
+        listening.listen(BACKLOG)  # uvloop's create_server hides the error
+        endpoint, bound = next(each for each in self._bound.items() if listening in each[1])
+        accept, loop = partial(self._accept, _named(endpoint, bound)), asyncio.get_running_loop()
+        with contextlib.ExitStack() as unless_all:
+            accepting: list[asyncio.Server] = []
+            for _ in range(LISTENERS):
+                with contextlib.ExitStack() as unless_taken:
+                    same = unless_taken.enter_context(socket.socket(fileno=os.dup(listening.fileno())))
+                    accepting.append(await loop.create_server(accept, sock=same, backlog=BACKLOG))
+                    unless_taken.pop_all()
+                unless_all.callback(accepting[-1].close)
+            unless_all.pop_all()
+        self._accepting.setdefault(endpoint, []).extend(accepting)
 
     def pause_accepting(self) -> None:
         """Accept no client until `accept` is called again; new ones wait in the system's queues."""

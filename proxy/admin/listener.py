@@ -373,10 +373,15 @@ class Listener:
         return address
 
     async def bind(self, endpoint: Endpoint, inherited: list[socket.socket] | None = None) -> str:
-        """Listen as `start` does, by the sockets of the process before if there are some, and accept nothing yet."""
+        """Listen as `start` does, by the sockets of the process before if there are some, and accept nothing yet.
+
+        Raises:
+            OSError: If the address cannot be listened on.
+        """
         await self._runner.setup()
         self.sockets = await _listening(endpoint.host, endpoint.port) if inherited is None else inherited
         for each in self.sockets:
+            each.listen(_BACKLOG)  # the process before may lack this address: another program has it by now
             each.setblocking(False)
             set_options(each, self._keep_alive)
         return endpoint._replace(port=self.sockets[0].getsockname()[1]).address
@@ -385,11 +390,19 @@ class Listener:
         """Accept connections.
 
         Raises:
-            OSError: If the address was shut by the next process, which has ended, and another program has it now.
+            OSError: As `accept_from`.
         """
         for each in self.sockets:
-            each.listen(_BACKLOG)
-            self._accepting.start(self._accept(each), "admin address")
+            self.accept_from(each)
+
+    def accept_from(self, listening: socket.socket) -> None:
+        """Accept the connections of one of `sockets`.
+
+        Raises:
+            OSError: EADDRINUSE: the next process, which has ended, has shut the address, and another program has it.
+        """
+        listening.listen(_BACKLOG)
+        self._accepting.start(self._accept(listening), "admin address")
 
     def pause_accepting(self) -> None:
         """Accept no connection until `accept` is called again."""

@@ -20,11 +20,21 @@ import pulsar
 import pytest
 import yaml
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_ports
 from proxy.config.model import Config
-from proxy.processes import FIRST_PAUSE_S, MOST_PAUSE_S, ChildProcess, ParentLink, Spec, as_process, next_pause
+from proxy.processes import (
+    FIRST_PAUSE_S,
+    MOST_PAUSE_S,
+    ChildProcess,
+    ParentLink,
+    Replacing,
+    Spec,
+    as_process,
+    next_pause,
+)
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.proxy.test_taken_over import BURST, FILLED_S, LIMITED, LIMITS, held_over
 from tests.proxy.wire import connect
@@ -273,6 +283,22 @@ def test_processes_are_replaced_in_turn_by_one_signal(both: Processes) -> None:
         f"127.0.0.1:{metrics + index}" for index in range(2)
     ]
     assert both.lines("process ended") == ended
+
+
+@pytest.mark.parametrize("key", ["admin", "metrics"])
+async def test_address_of_the_manager_may_not_be_dropped(key: str) -> None:
+    """Callers would wait for ever in the queue of its socket, which stays open."""
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(0, 0)]
+    before, after = (Config.model_validate({"processes": 2, key: address}) for address in addresses)
+    given = f"{key} http://{addresses[0]}"
+    child = ChildProcess(Spec(None, {}, 0, (), 2, {given: [0]}), patience_s=0)
+    replacing = Replacing([child], before, lambda: after)
+    with capture_logs() as lines:
+        replacing.begin()
+        await until(lambda: lines)
+    (line,) = lines
+    assert line["event"] == "processes are not replaced"
+    assert f"keeps {given} open, which the configuration lacks" in line["error"]
 
 
 async def test_a_start_is_cancelled_where_the_parent_ends() -> None:

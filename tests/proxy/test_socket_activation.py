@@ -5,9 +5,12 @@ import os
 import signal
 import socket
 import subprocess
+import threading
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Self
 
 import pytest
 import yaml
@@ -23,6 +26,7 @@ from tests.proxy.test_taken_over import THIS, Load
 from tests.proxy.wire import connect, name_of
 from tests.waiting import PATIENCE_S, wait_for
 
+CLOSED = "closed when it has greeted"
 FIRST = 900
 """A descriptor that no test has, in place of 3, which the runner of tests may have."""
 
@@ -152,18 +156,23 @@ class Manager:
         self.listening = socket.create_server(("127.0.0.1", free_port()))
         self.address = at(self.listening)
         self.started = list[subprocess.Popen[bytes]]()
+        self.main = 0
+        """The id of the process that serves."""
         admin = f"127.0.0.1:{free_ports(0)[0]}"
         self.admin = AdminClient(f"http://{admin}")
-        settings = {
+        self._settings = {
             "listen": self.address,
             "admin": admin,
             "broker": f"pulsar://{broker}",
             "drain": {"state": str(folder / "state"), "delay": 1, "period": 1, "timeout": 4},
         }
-        (folder / "sluice.yaml").write_text(yaml.safe_dump(settings | config))
+        self.configure(**config)
 
-    def start(self, *options: str) -> subprocess.Popen[bytes]:
-        command = [*THIS, "serve", "--config", str(self.folder / "sluice.yaml"), *options]
+    def configure(self, **config: object) -> None:
+        (self.folder / "sluice.yaml").write_text(yaml.safe_dump(self._settings | config))
+
+    def start(self) -> subprocess.Popen[bytes]:
+        command = [*THIS, "serve", "--config", str(self.folder / "sluice.yaml")]
         give = f'exec 3<&{self.listening.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=sluice.socket exec "$@"'
         with (self.folder / "log").open("ab") as log:
             self.started.append(
@@ -173,8 +182,10 @@ class Manager:
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
+                    start_new_session=True,
                 )
             )
+        self.main = self.started[-1].pid
         return self.started[-1]
 
     def log(self) -> str:
@@ -189,10 +200,19 @@ class Manager:
 
     def restart(self) -> None:
         """Do as `systemctl restart` does."""
-        last = self.started[-1]
-        last.send_signal(signal.SIGTERM)
-        assert last.wait(PATIENCE_S) == 0, self.log()
+        ended = len(self.lines("ended"))
+        os.kill(self.main, signal.SIGTERM)
+        self.wait_for("ended", ended + 1)
         self.start()
+
+    def replace(self) -> None:
+        """Have the process start the next one, which gets no socket from the manager; wait until it is alone."""
+        is_over = "takeover is over: the process before has ended"
+        times = len(self.lines(is_over))
+        os.kill(self.main, signal.SIGUSR2)
+        self.wait_for(is_over, times + 1)
+        self.main = int(str(self.lines("takeover begins")[-1]["by_pid"]))
+        assert b"LISTEN_" not in Path(f"/proc/{self.main}/environ").read_bytes()
 
 
 @contextmanager
@@ -205,28 +225,77 @@ def managed(folder: Path, **config: object) -> Iterator[Manager]:
         finally:
             manager.listening.close()
             for each in manager.started:
-                each.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(each.pid, signal.SIGKILL)  # and the processes that have taken over from it
                 each.wait()
+
+
+class Greetings:
+    """Clients that connect and greet once each, while others publish: libraries try again, and report nothing."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self.troubles = Counter[str]()
+        self._address = address
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._greet)
+
+    def _greet(self) -> None:
+        while not self._over.is_set():
+            try:
+                with socket.create_connection(self._address, PATIENCE_S) as client:
+                    client.sendall(connect())
+                    if not client.recv(1000):
+                        self.troubles[CLOSED] += 1
+            except OSError as error:  # refused, or reset
+                self.troubles[str(error)] += 1
+            self._over.wait(0.005)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
 
 
 def test_restart_of_an_activated_service_refuses_no_client(tmp_path: Path) -> None:
     """The second process gets the sockets from the manager, the third from the second, by a takeover."""
     with managed(tmp_path) as manager:
         manager.start()
-        with Load(manager) as load:  # type: ignore[arg-type] # it has what the load asks for
+        with (
+            Greetings(manager.listening.getsockname()) as greetings,
+            Load(manager) as load,  # type: ignore[arg-type] # it has what the load asks for
+        ):
             wait_for(lambda: len(load.received) > 100)
             manager.restart()
             manager.wait_for("serving", 2)
-            second = manager.started[-1]
-            manager.start("--takeover")
-            assert second.wait(PATIENCE_S) == 0, manager.log()
+            troubles = greetings.troubles.copy()
+            manager.replace()
+            assert greetings.troubles == troubles
             manager.restart()
             manager.wait_for("serving", 4)
             reached = len(load.received)
             wait_for(lambda: len(load.received) > reached + 100)
             load.end()
+        assert {*greetings.troubles} <= {CLOSED}
+        assert greetings.troubles[CLOSED] <= 2, "one that was accepted just before a process left the queue"
+        assert [each.wait(PATIENCE_S) for each in manager.started[:-1]] == [0, 0]
         assert load.troubles == []
         assert set(load.sent) == set(load.received)
+
+
+def test_dropped_address_of_the_manager_stays_open(tmp_path: Path) -> None:
+    """The process that drops it has it from a takeover."""
+    with managed(tmp_path) as manager:
+        manager.start()
+        manager.wait_for("serving", 1)
+        manager.replace()
+        manager.configure(listen=f"127.0.0.1:{free_port()}")
+        manager.replace()
+        assert manager.listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN), manager.log()
+        with socket.create_connection(manager.listening.getsockname(), PATIENCE_S):
+            pass  # it waits for the next start
 
 
 def test_processes_accept_from_one_given_socket(tmp_path: Path) -> None:
