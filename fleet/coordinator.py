@@ -30,7 +30,6 @@ from fleet.messages import (
 )
 from fleet.settings import FleetSettings
 from fleet.share_table import MemberShares, ShareTable
-from fleet.steps import Steps
 
 MOST_MEMBERS = 1000
 """Members of a fleet, at most. Reports of others are dropped."""
@@ -86,9 +85,8 @@ class _Session:
 class Coordinator:
     """The coordinator's side: takes reports, and makes grants.
 
-    A call takes time for changed limits and for each member, never for all limits. `hear` and `grant` are in steps: all
-    of one are done before the other begins. `fleet.share_table` explains why the shares of a limit are never more than
-    the whole.
+    A call takes time for changed limits and for each member, never for all limits. `fleet.share_table` explains why the
+    shares of a limit are never more than the whole.
 
     **Lost members.** A member's shares are free in three cases. The member reports that it leaves. The member begins
     another session, which it does only after its lease has ended. Or the member is silent: its shares are free a lease
@@ -148,7 +146,7 @@ class Coordinator:
         """Record that there was no other coordinator at some time after `asked`, when the question was sent."""
         self._confirmed_at = max(self._confirmed_at, asked)
 
-    def hear(self, report: MemberReport, now: int) -> Steps[bool]:
+    def hear(self, report: MemberReport, now: int) -> bool:
         """Take a report; return whether `grant` should be called soon, rather than at the end of the cycle."""
         if report.fleet != self.settings.fleet:
             return self._drop("fleet")
@@ -158,34 +156,31 @@ class Coordinator:
         if report.epoch < self.epoch:  # the member will follow this coordinator after its next message
             self._announce = True
             return True
-        session = yield from self._session(report, now)
+        session = self._session(report, now)
         if session is None:
             return report.incarnation in self._to_void
         if report.leaving:
-            yield from self._end_session(session)
+            self._end_session(session)
             self._answer_by_void(report)
             return True
         session.heard, session.heard_at = report.sequence, now
-        yield from self.table.hear(session.shares, report, now)
+        self.table.hear(session.shares, report, now)
         ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
         self._is_to_compare |= session.written != report.written
         session.written = report.written
         self._brokers.update(dict.fromkeys(report.brokers[: MOST_BROKERS - len(self._brokers)]))
         return self.table.is_dirty or session.answered == 0 or ends or bool(report.brokers)
 
-    def grant(self, now: int) -> Steps[list[Grants]]:
-        """Return the messages to publish now: shares that changed, and answers to all reports.
-
-        The steps may take long: to publish the messages late is as if they were late on their way.
-        """
+    def grant(self, now: int) -> list[Grants]:
+        """Return the messages to publish now: shares that changed, and answers to all reports."""
         if not self.may_grant(now):
             # A message without shares and answers only asks whether there is another coordinator: the link confirms.
             return [] if self.deposed else [self._message([])]
-        yield from self._expire(now)
-        yield from self.table.divide(now)
+        self._expire(now)
+        self.table.divide(now)
         if self._is_to_compare:
             self._compare_members()
-        messages = yield from self._messages(now)
+        messages = self._messages(now)
         self._granted_at = now
         self._ends_at = min([session.answered_at for session in self._sessions.values()], default=now) + self._expiry_ns
         return messages
@@ -241,7 +236,7 @@ class Coordinator:
 
     # Members
 
-    def _session(self, report: MemberReport, now: int) -> Steps[_Session | None]:
+    def _session(self, report: MemberReport, now: int) -> _Session | None:
         """Return the session that a report belongs to, made if the report begins one; None if the report is dropped."""
         incarnation = report.incarnation
         session = self._sessions.get(incarnation)
@@ -256,7 +251,7 @@ class Coordinator:
             return session
         had_session = session is not None or incarnation in self._ended
         if session is not None:
-            yield from self._end_session(session)
+            self._end_session(session)
         if report.since <= self._ended.get(incarnation, 0) or report.seen:
             self._answer_by_void(report)
             if not report.leaving:  # a leaving member repeats its report until it has an answer
@@ -276,15 +271,15 @@ class Coordinator:
         if len(self._to_void) > MOST_MEMBERS:
             del self._to_void[next(iter(self._to_void))]
 
-    def _expire(self, now: int) -> Steps[None]:
+    def _expire(self, now: int) -> None:
         for session in list(self._sessions.values()):
             end = session.answered_at + self._expiry_ns
             if end <= now and end <= self._confirmed_at:
-                yield from self._end_session(session)
+                self._end_session(session)
 
-    def _end_session(self, session: _Session) -> Steps[None]:
+    def _end_session(self, session: _Session) -> None:
         """End a member's session, and free its shares for others."""
-        yield from self.table.leave(session.shares)
+        self.table.leave(session.shares)
         del self._sessions[session.incarnation]
         self._is_to_compare = self._has_new_members = True
         self._ended.pop(session.incarnation, None)
@@ -304,7 +299,7 @@ class Coordinator:
 
     # Messages
 
-    def _messages(self, now: int) -> Steps[list[Grants]]:
+    def _messages(self, now: int) -> list[Grants]:
         messages: list[list[Grant]] = []
         left = 0
         for grant in self._grants(now):
@@ -314,7 +309,6 @@ class Coordinator:
                 left = FULL_MESSAGE
             left -= size
             messages[-1].append(grant)
-            yield
         if (self._announce or self._brokers) and not messages:
             messages.append([])
         self._announce = False

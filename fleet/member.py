@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from itertools import chain
 from typing import Literal, NamedTuple
 
 from fleet.messages import (
@@ -43,7 +42,6 @@ from fleet.messages import (
 )
 from fleet.settings import FleetSettings
 from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE
-from fleet.steps import Steps, in_parts
 
 FOREVER = (1 << 63) - 1
 """The end of the lease of an isolated member, whose shares have no end."""
@@ -61,8 +59,6 @@ _INTRODUCED = 1
 """Flag of a limiter: the coordinator knows its number, and its limit."""
 _GRANTED = 2
 """Flag of a limiter: a coordinator has granted its share. Without this flag other members may hold any share."""
-_NOT_INTRODUCED = bytes(flags & ~_INTRODUCED for flags in range(256))
-"""By flags, the same without `_INTRODUCED`."""
 
 
 class _InForce(Enum):
@@ -204,9 +200,8 @@ class FleetMember:
     """The member's side: makes reports of demands, and shares of grants.
 
     The caller puts shares in force as soon as it receives them, and only then renews the lease of its buckets with
-    `lease_until`. `report`, `take` and `cut_off` are in steps. All of one are done, and its shares are in force, before
-    another begins, as a report acknowledges all shares that were taken before. All times are nanoseconds of this
-    process' monotonic clock, which may be fast or slow by half a percent.
+    `lease_until`. All times are nanoseconds of this process' monotonic clock, which may be fast or slow by half a
+    percent.
 
     A lease ends `lease_ns` after *the sending* of the latest report that was answered. The coordinator counts from the
     moment at which it received that report, which is later. So it never gives away a share that is still in use,
@@ -274,8 +269,7 @@ class FleetMember:
         self.dropped: Counter[str] = Counter()
         self._limits = _Limits()
         self._quotas = QuotaPool()
-        self._pending: dict[int, None] = {}  # numbers whose demand no report has yet
-        self._unanswered: dict[int, int] = {}  # demands without an answer, by number: the first report with it
+        self._pending: dict[int, int] = {}  # demands without an answer, by number: the first report with it, or 0
         self._gone: dict[int, int] = {}  # limits that are gone, by number: the first report of that, or 0
         self._drifted: set[int] = set()  # numbers whose demand has changed too little to be reported at once
         self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and whether it was complete
@@ -297,7 +291,7 @@ class FleetMember:
         gone: Iterable[ShareKey],
         now: int,
         brokers: Sequence[str] = (),
-    ) -> Steps[MemberReport]:
+    ) -> MemberReport:
         """Return the report to send now, once a cycle or when something is urgent.
 
         Args:
@@ -308,39 +302,22 @@ class FleetMember:
             brokers: Brokers that lookup answers have named, for the other members.
         """
         self._end_lease(now)
-        for keys in in_parts(gone):
-            for key in keys:
-                self._forget(key)
-            yield
-        for demands_of in in_parts(changed.items()):
-            for key, demand in demands_of:
-                self._note(key, demand)
-            yield
+        for key in gone:
+            self._forget(key)
+        for key, demand in changed.items():
+            self._note(key, demand)
         self._cycles += 1
         if self._cycles % REFRESH_CYCLES == 0:
-            drifted, self._drifted = self._drifted, set()
-            for numbers in in_parts(drifted):
-                for id_ in numbers:
-                    self._report_again(id_)
-                yield
+            for id_ in self._drifted:
+                self._pending[id_] = 0
+            self._drifted.clear()
         self._sequence += 1
-        demands = _NO_DEMANDS if self.epoch == 0 else (yield from self._demands(self._sequence))
+        demands = _NO_DEMANDS if self.epoch == 0 else self._demands(self._sequence)
         self.urgent = self.epoch != 0 and not demands.are_all
-        self._note_sent(now, are_all=demands.are_all)
+        if len(self._sent) == MOST_SENT:
+            del self._sent[next(iter(self._sent))]
+        self._sent[self._sequence] = now, demands.are_all
         limits, ids = self._limits, demands.ids
-        return replace(
-            self._bare_report(),
-            introductions=demands.introductions,
-            ids=ids,
-            used=[limits.used[id_] for id_ in ids],
-            wanted=[limits.wanted[id_] for id_ in ids],
-            streams=[limits.streams[id_] for id_ in ids],
-            gone=demands.gone,
-            brokers=brokers,
-        )
-
-    def _bare_report(self) -> MemberReport:
-        """Return the report of the present number, without demands."""
         return MemberReport(
             self.settings.fleet,
             "" if self._seen else self.name,
@@ -349,24 +326,23 @@ class FleetMember:
             self._since,
             self.epoch,
             self._seen,
+            introductions=demands.introductions,
+            ids=ids,
+            used=[limits.used[id_] for id_ in ids],
+            wanted=[limits.wanted[id_] for id_ in ids],
+            streams=[limits.streams[id_] for id_ in ids],
+            gone=demands.gone,
             written=self._written(),
+            brokers=brokers,
             version="" if self._seen else self.version,
         )
 
-    def _note_sent(self, now: int, *, are_all: bool) -> None:
-        if len(self._sent) == MOST_SENT:
-            del self._sent[next(iter(self._sent))]
-        self._sent[self._sequence] = now, are_all
-
-    def take(self, grants: Grants, now: int) -> Iterator[LimitShare]:
-        """Take the grants for this member; yield the shares to put in force now.
-
-        The grants are taken when the last share has been asked for.
-        """
+    def take(self, grants: Grants, now: int) -> list[LimitShare]:
+        """Take the grants for this member; return the shares to put in force now."""
         self._end_lease(now)
         if grants.fleet != self.settings.fleet:
             self.dropped["fleet"] += 1
-            return
+            return []
         ended = max(self.answered_at, self.lease_until)
         if self.isolated:  # `lease_until` is FOREVER
             ended = max(self.answered_at, self._followed_at) + self.settings.lease_ns
@@ -374,20 +350,20 @@ class FleetMember:
             self.epoch_heard = 0  # a wrong clock made that epoch too great; no member has shares of that time
         if grants.epoch < self.epoch_heard:
             self.dropped["epoch"] += 1
-            return
-        if grants.epoch != self.epoch:
-            yield from self._follow(grants.epoch, now)
+            return []
+        shares = self._follow(grants.epoch, now) if grants.epoch != self.epoch else []
         self.coordinator, self.members = grants.coordinator, grants.members
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
-                yield from self._take_grant(grant, now)
+                shares += self._take_grant(grant, now)
         self.limit_sets, self.version_sets = grants.limit_sets, grants.version_sets
         self.coordinator_version = grants.version
         if grants.roster:
             self.roster, self.listed_at = grants.roster, now
+        return shares
 
-    def cut_off(self, now: int, *, refused: bool) -> Iterator[LimitShare]:
-        """Yield the shares to put in force without a lease, where the lease has ended or none came for a lease's time.
+    def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:
+        """Return the shares to put in force without a lease, where the lease has ended or none came for a lease's time.
 
         Each share is the `isolated` part of the lesser of the last share and an equal part. For a limit without a
         granted share, it is the `isolated` part of an equal part. If the number of members is unknown, `fair` is no
@@ -402,7 +378,7 @@ class FleetMember:
         if not self.isolated:
             unanswered = now - max(self._followed_at, self.answered_at) >= self.settings.lease_ns
             if self._force is _InForce.LEASE or (self._force is _InForce.NOTHING and not unanswered):
-                return
+                return []
             kind = self.settings.isolated
             if kind == "auto":
                 kind = "fair" if refused else "floor"
@@ -410,15 +386,14 @@ class FleetMember:
             self._part = "floor" if kind == "fair" and not members else kind
             part = {"fair": WHOLE, "floor": FLOOR, "none": 0}[self._part]
             self._equal_part = WHOLE // max(1, members) * part // WHOLE
-            self._force, self.lease_until, self._unshared = _InForce.ISOLATED, FOREVER, {}
             limits = self._limits
-            for id_ in list(limits.ids.values()):
+            for id_ in limits.ids.values():
                 last = limits.ppm[id_] * part // WHOLE if limits.flags[id_] & _GRANTED else WHOLE
                 limits.ppm[id_] = min(last, self._equal_part)
-                yield limits.share(id_)
+            self._unshared = dict.fromkeys(limits.ids.values())
+            self._force, self.lease_until = _InForce.ISOLATED, FOREVER
         unshared, self._unshared = self._unshared, {}
-        for id_ in unshared:
-            yield self._limits.share(id_)
+        return [self._limits.share(id_) for id_ in unshared]
 
     def reincarnate(self, incarnation: int) -> None:
         """Go on as another member: forged reports in the name of this one may hold for ever.
@@ -430,16 +405,15 @@ class FleetMember:
 
     def leave(self, now: int) -> MemberReport:
         """Return the last report. All shares are void: the caller has put them to 0 before it sends the report."""
-        self._end_lease(now)
-        self._sequence += 1
-        report = replace(self._bare_report(), leaving=True)
+        report = self.report({}, (), now)
         self._leaving = report.sequence
-        self._limits.ppm = _zeros("i", len(self._limits.keys))
+        for id_ in self._limits.ids.values():
+            self._limits.ppm[id_] = 0
         self.lease_until, self.urgent = min(self.lease_until, now), False
         self._force = _InForce.NOTHING
         self._since = self._sequence + 1  # so a grant that is on its way is dropped
         self._seen = 0
-        return report
+        return replace(report, leaving=True, introductions=[], gone=[], ids=(), used=(), wanted=(), streams=())
 
     @property
     def isolated(self) -> bool:
@@ -482,30 +456,32 @@ class FleetMember:
             self.epoch = 0  # the coordinator has gone as well: the next one gets the introductions
             self._begin_session()
 
-    def _follow(self, epoch: int, now: int) -> Iterator[LimitShare]:
-        """Begin a session with another coordinator; yield the shares that are 0 from now on."""
+    def _follow(self, epoch: int, now: int) -> list[LimitShare]:
+        """Begin a session with another coordinator; return the shares that are 0 from now on."""
+        shares: list[LimitShare] = []
         if self._force is _InForce.LAPSED:
             self._force = _InForce.NOTHING
-            yield from self._revoke_shares()
+            shares = self._revoke_shares()
         self.epoch = self.epoch_heard = epoch
         self._followed_at = now
         self._begin_session()
+        return shares
 
-    def _revoke_shares(self) -> Iterator[LimitShare]:
-        """Put all shares to 0, and yield those that were above 0."""
-        limits = self._limits
-        for id_ in list(limits.ids.values()):
-            if limits.ppm[id_]:
-                limits.ppm[id_] = 0
-                yield limits.share(id_)
+    def _revoke_shares(self) -> list[LimitShare]:
+        """Put all shares to 0, and return those that were above 0."""
+        lost = [id_ for id_ in self._limits.ids.values() if self._limits.ppm[id_]]
+        for id_ in lost:
+            self._limits.ppm[id_] = 0
+        return [self._limits.share(id_) for id_ in lost]
 
     def _begin_session(self) -> None:
         self._since = self._sequence + 1
         self._seen = 0
         limits = self._limits
-        self._pending, self._unanswered = dict.fromkeys(limits.ids.values()), {}
-        limits.flags = limits.flags.translate(_NOT_INTRODUCED)
-        limits.introduced_by = _zeros("q", len(limits.keys))
+        self._pending = dict.fromkeys(limits.ids.values(), 0)
+        for id_ in limits.ids.values():
+            limits.flags[id_] &= ~_INTRODUCED
+            limits.introduced_by[id_] = 0
         for id_ in self._gone:
             limits.let_go(id_)
         self._gone.clear()
@@ -531,16 +507,11 @@ class FleetMember:
         limits.latest[id_] = demand
         if demand.quota != reported.quota:
             limits.flags[id_] &= ~_INTRODUCED
-            self._report_again(id_)
+            self._pending[id_] = 0
         elif _differ(demand, reported):
-            self._report_again(id_)
-        elif id_ not in self._pending and id_ not in self._unanswered:
+            self._pending[id_] = 0
+        elif id_ not in self._pending:
             self._drifted.add(id_)
-
-    def _report_again(self, id_: int) -> None:
-        """Have the next report bring the latest demand for a limit."""
-        self._unanswered.pop(id_, None)
-        self._pending[id_] = None
 
     def _add(self, key: ShareKey, demand: Demand) -> None:
         limits = self._limits
@@ -548,7 +519,7 @@ class FleetMember:
             self.dropped["limiters"] += 1
             return
         id_ = limits.add(key, demand)
-        self._pending[id_] = None
+        self._pending[id_] = 0
         if self.isolated:
             limits.ppm[id_] = self._equal_part
             self._unshared[id_] = None
@@ -560,64 +531,57 @@ class FleetMember:
             self._unshared.pop(id_, None)
             self._gone[id_] = 0
             self._pending.pop(id_, None)
-            self._unanswered.pop(id_, None)
             self._drifted.discard(id_)
 
-    def _demands(self, sequence: int) -> Steps[_Demands]:
+    def _demands(self, sequence: int) -> "_Demands":
         """Return all demands without an answer, as far as they fit, for the report of this number.
 
         Demands of earlier reports come first, so that an answer to this report is an answer to those.
         """
         gone = list(self._gone)
-        for part in in_parts(gone):
-            for id_ in part:
-                self._gone[id_] = self._gone[id_] or sequence
-            yield
+        for id_ in gone:
+            self._gone[id_] = self._gone[id_] or sequence
         left = FULL_MESSAGE - GONE_BYTES * len(gone)
-        limits, ids, introductions = self._limits, list[int](), list[Introduction]()
-        for part in in_parts(chain(list(self._unanswered), list(self._pending))):
-            for id_ in part:
-                is_introduced = limits.flags[id_] & _INTRODUCED
-                key = limits.keys[id_]
-                assert key is not None
-                left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.wire_name.encode())
-                if left < 0:
-                    return _Demands(sorted(ids), introductions, gone, are_all=False)
-                if id_ in self._pending:
-                    del self._pending[id_]
-                    self._unanswered[id_] = sequence
-                    limits.mark_reported(id_)
-                if not is_introduced:
-                    limits.introduced_by[id_] = limits.introduced_by[id_] or sequence
-                    introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
-                ids.append(id_)
-            yield
-        self._pending = {}  # an emptied dict keeps its memory
-        return _Demands(sorted(ids), introductions, gone, are_all=True)
+        limits, ids, introductions, are_all = self._limits, list[int](), list[Introduction](), True
+        for id_ in sorted(self._pending, key=lambda id_: self._pending[id_] == 0):
+            is_introduced = limits.flags[id_] & _INTRODUCED
+            key = limits.keys[id_]
+            assert key is not None
+            left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.wire_name.encode())
+            if left < 0:
+                are_all = False
+                break
+            if self._pending[id_] == 0:
+                self._pending[id_] = sequence
+                limits.mark_reported(id_)
+            if not is_introduced:
+                limits.introduced_by[id_] = limits.introduced_by[id_] or sequence
+                introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
+            ids.append(id_)
+        return _Demands(sorted(ids), introductions, gone, are_all)
 
-    def _take_grant(self, grant: Grant, now: int) -> Iterator[LimitShare]:
+    def _take_grant(self, grant: Grant, now: int) -> list[LimitShare]:
         if grant.void and grant.answers == self._leaving:
             self.has_left = True
-            return
+            return []
         if not self._since <= grant.answers <= self._sequence:
             self.dropped["session"] += 1
-            return
+            return []
         if grant.void:
             self.voids += 1
-            if not self.isolated:
-                yield from self._revoke_shares()
+            shares = [] if self.isolated else self._revoke_shares()
             self._begin_session()
-            return
+            return shares
         if grant.answers > self._answered:
             self._answer(grant.answers, now)
         if grant.sequence == 0 or self.isolated:  # an isolated member has no lease for which a granted share would hold
-            return
+            return []
         if grant.sequence <= self._seen:
             self.dropped["repeated"] += 1
-            return
+            return []
         self._seen = grant.sequence
         self.urgent = True
-        yield from self._apply(grant)
+        return self._apply(grant)
 
     def _answer(self, answers: int, now: int) -> None:
         """Take the answer to a report: the coordinator knows its demands, and the lease runs from its sending on."""
@@ -626,11 +590,11 @@ class FleetMember:
         for sequence in [sequence for sequence in self._sent if sequence <= answers]:
             del self._sent[sequence]
         limits = self._limits
-        for id_ in [id_ for id_, report in self._unanswered.items() if report <= answers]:
-            del self._unanswered[id_]
+        for id_ in [id_ for id_, report in self._pending.items() if 0 < report <= answers]:
+            del self._pending[id_]
             limits.flags[id_] |= _INTRODUCED
-        if not self._unanswered:
-            self._unanswered = {}  # an emptied dict keeps its memory
+        if not self._pending:
+            self._pending = {}  # an emptied dict keeps its memory
         for id_ in [id_ for id_, report in self._gone.items() if 0 < report <= answers]:
             del self._gone[id_]
             limits.let_go(id_)
@@ -640,7 +604,8 @@ class FleetMember:
                 self.lease_until = until
                 self._force = _InForce.LEASE
 
-    def _apply(self, grant: Grant) -> Iterator[LimitShare]:
+    def _apply(self, grant: Grant) -> list[LimitShare]:
+        shares: list[LimitShare] = []
         limits, numbers = self._limits, len(self._limits.keys)
         for id_, ppm in zip(grant.ids, grant.ppm, strict=True):
             if id_ >= numbers or limits.keys[id_] is None or not 0 < limits.introduced_by[id_] <= grant.answers:
@@ -652,13 +617,8 @@ class FleetMember:
                     limits.held[id_] = grant.held[id_]
                 elif limits.held:
                     limits.held.pop(id_, None)
-                yield limits.share(id_)
-
-
-def _zeros(typecode: Literal["i", "q"], length: int) -> "array[int]":
-    """Return a column of zeros."""
-    column = array(typecode)
-    return array(typecode, bytes(length * column.itemsize))
+                shares.append(limits.share(id_))
+        return shares
 
 
 def _differ(demand: Demand, other: Demand) -> bool:

@@ -33,9 +33,8 @@ VERSION = 1
 MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are dropped unread."""
 
-FULL_MESSAGE = 150_000
-"""A message is filled up to about this number of bytes; the rest follows in the next ones. To write such a message, or
-to read it, takes a few milliseconds."""
+FULL_MESSAGE = 900_000
+"""A message is filled up to about this number of bytes; the rest follows in the next ones."""
 
 GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
 """Bytes in a report, at most, of a freed number, of a demand, and of a demand with its introduction without the name. A
@@ -269,11 +268,6 @@ class MemberReport:
     brokers: Sequence[str] = ()
     version: str = ""
 
-    @property
-    def work(self) -> int:
-        """What it takes to write or read this report, in limits that are gone through (`steps.paid`)."""
-        return len(self.introductions) + len(self.ids) // 4
-
     def encode(self) -> bytes:
         """Return the bytes of this report."""
         message = wire.Message(version=VERSION, fleet=self.fleet)
@@ -409,11 +403,6 @@ class Grants:
     version: str = ""
     version_sets: tuple[VersionSet, ...] = ()
     roster: Sequence[MemberStatus] = ()
-
-    @property
-    def work(self) -> int:
-        """What it takes to write or read these grants, in limits that are gone through (`steps.paid`)."""
-        return sum([len(grant.held) + len(grant.ids) // 4 for grant in self.grants])
 
     def encode(self) -> bytes:
         """Return the bytes of the grants."""

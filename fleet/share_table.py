@@ -24,7 +24,6 @@ from typing import NamedTuple, TypeVar
 from fleet.messages import MOST_LIMITERS, Grant, Introduction, MemberReport, Quota, QuotaPool, ShareKey, Unit
 from fleet.name_table import NO_NUMBER, NameTable
 from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE, fill, is_enough, rounded
-from fleet.steps import Steps, in_parts, paid
 
 MOST_SHARES = 2_000_000
 """Shares of all members together, at most. Introductions beyond are dropped."""
@@ -32,9 +31,9 @@ MOST_SHARES = 2_000_000
 MOST_NAMES = 256 << 20
 """Bytes of the names of all limits, at most. Introductions of others are dropped."""
 
-MOST_GRANTED = 5_000
-"""Shares that are granted to one member and not acknowledged, at most: so to make a grant, and to read it, takes a few
-milliseconds. Others follow when the member has acknowledged some."""
+MOST_GRANTED = 50_000
+"""Shares that are granted to one member and not acknowledged, at most. Others follow when the member has acknowledged
+some."""
 
 MOST_UNSEEN = 16
 """Grants with new shares that one member has not acknowledged, at most. Until it does, further grants only repeat the
@@ -318,7 +317,7 @@ class ShareTable:
 
     Until `whole_at`, only the shares that members bring are divided, as no other member holds these.
 
-    Each call except `limits` takes time for changed limits, never for all. What it does for many is in steps.
+    Each call except `limits` takes time for changed limits, never for all.
 
     Args:
         whole_at: When all grants of earlier coordinators have ended.
@@ -386,25 +385,24 @@ class ShareTable:
         self._members[index : index + 1] = [member]
         return member
 
-    def leave(self, member: MemberShares) -> Steps[None]:
+    def leave(self, member: MemberShares) -> None:
         """Free all shares of a member whose session has ended."""
         member.unseen.clear()
-        for part in in_parts(range(len(member.limits))):
-            yield from paid(sum([self._remove(member, id_) for id_ in part]))
+        for id_ in range(len(member.limits)):
+            self._remove(member, id_)
         self._members[member.index] = None
 
-    def hear(self, member: MemberShares, report: MemberReport, now: int) -> Steps[None]:
+    def hear(self, member: MemberShares, report: MemberReport, now: int) -> None:
         """Take the acknowledgement, introductions and demands of a report, and mark their limits as dirty."""
         for id_ in member.acknowledge(report.seen):
             self._mark(member.limits[id_])
-        for part in in_parts(report.gone):
-            yield from paid(sum([self._remove(member, id_) for id_ in part]))
+        for id_ in report.gone:
+            self._remove(member, id_)
         if report.introductions:
             member.grow(report.introductions)
         for introduction in report.introductions:
             self._introduce(member, introduction, now)
-            yield from paid(len(self._different.get(member.limit(introduction.id), ())))
-        yield from self._claim(member, report)
+        self._claim(member, report)
 
     def grant(self, incarnation: int, answers: int, member: MemberShares, now: int) -> Grant:
         """Return a grant of the member's shares that it lacks, and the limits that not all members have alike."""
@@ -445,41 +443,32 @@ class ShareTable:
         self._agree(limit, code, quota)
         self._mark(limit)
 
-    def _claim(self, member: MemberShares, report: MemberReport) -> Steps[None]:
+    def _claim(self, member: MemberShares, report: MemberReport) -> None:
         """Take the demands of a report."""
         limits, by_streams, mark = member.limits, self._by_streams, self._mark
         dirty = self._is_dirty
         used, wanted, weight = member.used, member.wanted, member.weight
-        for part in in_parts(zip(report.ids, report.used, report.wanted, report.streams, strict=True)):
-            for id_, uses, wants, streams in part:
-                limit = limits[id_] if id_ < len(limits) else NO_NUMBER
-                if limit == NO_NUMBER:
-                    self._dropped["unknown"] += 1
-                    continue
-                used[id_], wanted[id_] = uses, wants
-                weight[id_] = min(streams, MOST_WEIGHT) if by_streams and streams else 1
-                if not dirty[limit]:
-                    mark(limit)
-            yield
+        for id_, uses, wants, streams in zip(report.ids, report.used, report.wanted, report.streams, strict=True):
+            limit = limits[id_] if id_ < len(limits) else NO_NUMBER
+            if limit == NO_NUMBER:
+                self._dropped["unknown"] += 1
+                continue
+            used[id_], wanted[id_] = uses, wants
+            weight[id_] = min(streams, MOST_WEIGHT) if by_streams and streams else 1
+            if not dirty[limit]:
+                mark(limit)
 
-    def _remove(self, member: MemberShares, id_: int) -> int:
-        """Free a share: the member has given up the limit, or its session has ended.
-
-        Returns:
-            The number of other shares of the limit that were gone through to find it.
-        """
-        limit, gone_through = member.limit(id_), 0
+    def _remove(self, member: MemberShares, id_: int) -> None:
+        """Free a share: the member has given up the limit, or its session has ended."""
+        limit = member.limit(id_)
         if limit == NO_NUMBER:
-            return 0
+            return
         code = member.code(id_)
         if self._first[limit] == code:
             self._first[limit] = member.next[id_]
         else:
-            for previous, number in self._holders(limit):
-                gone_through += 1
-                if previous.next[number] == code:
-                    previous.next[number] = member.next[id_]
-                    break
+            previous, number = next((holder, id_) for holder, id_ in self._holders(limit) if holder.next[id_] == code)
+            previous.next[number] = member.next[id_]
         member.end(id_)
         self._total -= 1
         if limit in self._different:
@@ -493,7 +482,6 @@ class ShareTable:
             self._short.discard(limit)
         else:
             self._mark(limit)
-        return gone_through
 
     # Limits
 
@@ -554,28 +542,23 @@ class ShareTable:
         if is_same:
             del self._different[limit]
 
-    def divide(self, now: int) -> Steps[None]:
+    def divide(self, now: int) -> None:
         """Divide each dirty limit; from `whole_at` on the whole limit."""
         if self._short and self._whole_at <= now:
-            short, self._short = self._short, set()
-            for part in in_parts(short):
-                for limit in part:
-                    self._divisible[limit] = WHOLE
-                    self._mark(limit)
-                yield
+            for limit in self._short:
+                self._divisible[limit] = WHOLE
+                self._mark(limit)
+            self._short.clear()
         dirty, self._dirty = self._dirty, array("i")
         for limit in dirty:
-            if self._is_dirty[limit]:
-                self._is_dirty[limit] = 0
-                yield from paid(2 * self._divide(limit, now))
+            self._is_dirty[limit] = 0
+        for limit in dirty:
+            self._divide(limit, now)
 
-    def _divide(self, limit: int, now: int) -> int:
+    def _divide(self, limit: int, now: int) -> None:
         """Divide a limit among its holders: decreases at once, increases as far as the ceilings leave room.
 
         If the room is less than all increases together, each gets the same part of its increase.
-
-        Returns:
-            The number of holders.
         """
         quota, pool = self._quotas[limit], self._divisible[limit]
         scale = quota.period_ns / (quota.tokens * WHOLE)
@@ -593,7 +576,7 @@ class ShareTable:
             code = member.next[id_]
         targets = fill(wanted, weights, pool)
         if sum(granted) <= pool and is_enough(granted, targets, wanted):
-            return len(holders)
+            return
         room = max(0, pool - sum(ceilings))
         needed = sum([target - ceiling for target, ceiling in zip(targets, ceilings, strict=True) if target > ceiling])
         for (member, id_), before, target, ceiling in zip(holders, granted, targets, ceilings, strict=True):
@@ -608,7 +591,6 @@ class ShareTable:
                 if not member.unsent[id_]:
                     member.mark_unsent(id_)
                 self._changed_at[limit] = now
-        return len(holders)
 
 
 def _longer(column: "array[_Number]", more: int, byte: bytes = b"\0") -> "array[_Number]":

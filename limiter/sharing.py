@@ -15,8 +15,8 @@ each `demands` measures it until it has reported that the limiter is at rest:
 A limiter at rest whose bucket is not full is *filling*: it is reported once again when the bucket is full.
 """
 
-from collections.abc import Callable, Generator, Iterator
-from itertools import chain, islice
+from collections.abc import Callable
+from itertools import islice, takewhile
 from math import exp2
 from sys import intern
 from typing import NamedTuple
@@ -48,11 +48,6 @@ _LEAST_FALL = 32
 _LEAST_TURN = 8
 """Messages that pass or wait in a span, at least, for the begin or end of waiting to count: a few that wait for the
 tokens of a small share would look like a great demand."""
-MOST_MEASURED = 1000
-"""Limiters that one report measures, at most. The lease is renewed by a report that is sent and answered, so reports
-must not take as long as a lease, however many limiters are active."""
-_DUE_NS = 200_000_000
-"""Nanoseconds after which an active limiter is to be measured again; the other ones follow in the next report."""
 _MILLI_NS = 10**12
 """Thousandths of a nanosecond in a second."""
 RAISE_NS = 5_000_000_000
@@ -140,7 +135,7 @@ class SharedLimits:
     Args:
         lease: The lease of all shares: they earn tokens while it lasts.
         levels: Levels whose limits are shared.
-        clock: Monotonic nanoseconds, for the activity of limiters, and for demands.
+        clock: Monotonic nanoseconds, for the activity of limiters.
         on_urgent: Called when a report is worth sending at once: a limiter is used that was at rest, or a stream waits
             on one for the first time since the last `demands`. It may be called for each limiter, and should return
             quickly.
@@ -150,7 +145,6 @@ class SharedLimits:
     Attributes:
         is_mixed: The last `demands` measured some limiter over two states: its use fell, or waiting began or ended.
             Shares are right sooner if `demands` is called again `LOOK_AGAIN_NS` later.
-        is_partial: More limiters are to be measured than `demands` measures at once: it should be called again soon.
     """
 
     def __init__(
@@ -163,7 +157,7 @@ class SharedLimits:
         on_raise: Callable[[UnitKey, int, int], None] = lambda _key, _before, _after: None,
     ) -> None:
         self.lease = lease
-        self.is_mixed = self.is_partial = False
+        self.is_mixed = False
         self._serve: Callable[[list[Limiter], int], None] = lambda _limiters, _now: None
         self._on_change: Callable[[Limiter, int], None] = lambda _limiter, _now: None
         self._on_raise = on_raise
@@ -174,7 +168,6 @@ class SharedLimits:
         self._limiters: dict[str, dict[str, Limiter]] = {}
         """Limiters by direction and level, and by name."""
         self._active: dict[Limiter, _Counted] = {}
-        """Limiters that are measured, in the order of their last measurement."""
         self._filling: dict[Limiter, None] = {}
         """Limiters at rest whose buckets are not full, in the order of their last check."""
         self._outdated: dict[Limiter, None] = {}
@@ -244,24 +237,18 @@ class SharedLimits:
             return False
         return counted is None or 2 * counted.used[index] * WHOLE <= rate.per_second * 1000 * share
 
-    def _raise(self) -> Iterator[None]:
-        """Put the raises in force that are due, or that a stream waits for; those of a limiter in each step."""
+    def _raise(self, now: int) -> None:
+        """Put the raises in force that are due, or that a stream waits for."""
         waited_on, self._waited_on = self._waited_on, {}
-        for limiter in waited_on:
-            for unit in UNITS:
-                self._raise_now(key_of(limiter.scope, unit))
-            yield
-        while (key := next(iter(self._raises), None)) is not None and self._raises[key][1] <= self._clock():
-            self._raise_now(key)
-            yield
-
-    def _raise_now(self, key: UnitKey) -> None:
-        raised = self._raises.pop(key, None)
-        if raised is not None:
+        keys = [key_of(limiter.scope, unit) for limiter in waited_on for unit in UNITS]
+        due = [key for key in keys if key in self._raises]
+        due += takewhile(lambda key: self._raises[key][1] <= now, self._raises)
+        for key in dict.fromkeys(due):
+            ppm, _ = self._raises.pop(key)
             kind, name, unit = key
-            limiter, (ppm, _) = self._limiters[kind][name], raised
+            limiter = self._limiters[kind][name]
             before = limiter.shares[UNITS.index(unit)]
-            self._share(limiter, unit, ppm, limiter.quota, self._clock())
+            self._share(limiter, unit, ppm, limiter.quota, now)
             self._on_raise(key, before, ppm)
 
     def share_in_force(self, key: UnitKey) -> int | None:
@@ -282,24 +269,19 @@ class SharedLimits:
         kind, name, _ = key
         return self._limiters.get(kind, {}).get(name)
 
-    def renew(self, until: int, now: int) -> Iterator[None]:
-        """Let shares earn until `until`, from the first step on.
+    def renew(self, until: int, now: int) -> None:
+        """Let shares earn until `until`.
 
-        If the lease had ended, waiting streams are served, those of a limiter in each step: their timers were set for a
-        time without tokens.
+        If the lease had ended, waiting streams are served: their timers were set for a time without tokens.
         """
         if self.lease.renew(until, now):
-            for limiter in list(self._active):
-                if limiter.waiters:
-                    now = self._clock()
-                    limiter.share(limiter.shares, limiter.quota, now)
-                    self._serve([limiter], now)
-                yield
+            waiting = [limiter for limiter in self._active if limiter.waiters]
+            for limiter in waiting:
+                limiter.share(limiter.shares, limiter.quota, now)
+            self._serve(waiting, now)
 
-    def demands(self) -> Generator[None, None, tuple[dict[UnitKey, Demanded], list[UnitKey]]]:
+    def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
         """Return the demands for limiters that were used or waited on since the last call, and the units that are gone.
-
-        Each step measures a limiter. All steps are done before `assign` or `renew` is called.
 
         The share of a unit that is gone is void: others may have it. A unit may be gone and also have a demand, if its
         limiter was forgotten and made again since. The new limiter has no share yet.
@@ -310,60 +292,41 @@ class SharedLimits:
         burst for ever, and much of the rate of a very low limit. A limiter whose last stream has left is at rest at
         once, whatever it used until then.
         """
-        yield from self._raise()
+        self._raise(now)
         demanded = dict[UnitKey, Demanded]()
-        yield from self._drop_outdated()
-        yield from self._check_filling(demanded)
+        self._drop_outdated()
+        self._check_filling(now, demanded)
+        left, self._left = self._left, {}
         self.is_mixed = False
-        limiters = list(dict.fromkeys(chain(self._left, islice(self._active, MOST_MEASURED))))
-        for limiter in limiters:
-            before, is_left = self._active.pop(limiter, None), limiter in self._left
-            self._left.pop(limiter, None)
-            if before is not None:  # else it was forgotten in an earlier step
-                if is_left and not limiter.streams:
-                    self._rest_of(limiter, self._clock(), demanded)
-                else:
-                    self._measure(limiter, before, demanded)
-                yield
-        self.is_partial = len(limiters) >= MOST_MEASURED and self._is_next_due()
+        for limiter, before in list(self._active.items()):
+            if limiter in left and not limiter.streams:
+                self._rest_of(limiter, now, demanded)
+                continue
+            after = _Counted(limiter, now)
+            if after.at - before.at < (1 if before.is_first else _LEAST_SPAN_NS):
+                continue
+            held = limiter.waiters.held() if limiter.waiters else (0, 0)
+            is_mixed = after.is_mixed_since(before, held[0])
+            waited = after.waited
+            self._demand_of(limiter, before, after, held, demanded)
+            if waited == 0:
+                limiter.expect_use()
+            else:
+                limiter.waited()
+            if waited == 0 and after.passed == before.passed and after.refused == before.refused:
+                if not limiter.is_full(now):
+                    self._want_a_little(limiter, demanded)
+                del self._active[limiter]
+            else:
+                limiter.used()
+                self.is_mixed = self.is_mixed or is_mixed
+                self._active[limiter] = after
         if not self._active:
             self._active = {}  # an emptied dict keeps its memory
-        gone = dict[UnitKey, None]()
-        while self._gone:
-            keys, self._gone = self._gone, {}
-            for key in keys:
-                gone[key] = None
-                if not self.assign(key, 0, None, self._clock()):
-                    demanded.pop(key, None)  # its limiter was forgotten in a step after the one that measured it
-                yield
-        return demanded, list(gone)
-
-    def _is_next_due(self) -> bool:
-        counted = next(iter(self._active.values()), None)
-        return counted is not None and (counted.is_first or self._clock() - counted.at >= _DUE_NS)
-
-    def _measure(self, limiter: Limiter, before: _Counted, demanded: dict[UnitKey, Demanded]) -> None:
-        """Measure a limiter, which is not in `_active` meanwhile, and put it there unless it has come to rest."""
-        now = self._clock()
-        after = _Counted(limiter, now)
-        if after.at - before.at < (1 if before.is_first else _LEAST_SPAN_NS):
-            self._active[limiter] = before
-            return
-        held = limiter.waiters.held() if limiter.waiters else (0, 0)
-        is_mixed = after.is_mixed_since(before, held[0])
-        waited = after.waited
-        self._demand_of(limiter, before, after, held, demanded)
-        if waited == 0:
-            limiter.expect_use()
-        else:
-            limiter.waited()
-        if waited == 0 and after.passed == before.passed and after.refused == before.refused:
-            if not limiter.is_full(now):
-                self._want_a_little(limiter, demanded)
-        else:
-            limiter.used()
-            self.is_mixed = self.is_mixed or is_mixed
-            self._active[limiter] = after
+        gone, self._gone = list(self._gone), {}
+        for key in gone:
+            self.assign(key, 0, None, now)
+        return demanded, gone
 
     # ---- called by the registry
 
@@ -464,6 +427,7 @@ class SharedLimits:
         if not limiter.is_full(now):
             self._want_a_little(limiter, demanded)
         limiter.expect_use()
+        del self._active[limiter]
 
     def _want_a_little(self, limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
         self._filling[limiter] = None
@@ -473,24 +437,21 @@ class SharedLimits:
             if demand is not None and demand.wanted == 0:
                 demanded[key] = demand._replace(wanted=1, streams=1)
 
-    def _drop_outdated(self) -> Iterator[None]:
-        while self._outdated:
-            limiter, _ = self._outdated.popitem()
+    def _drop_outdated(self) -> None:
+        outdated, self._outdated = self._outdated, {}
+        for limiter in outdated:
             if not limiter.streams:
                 self._forget(limiter)
                 limiter.expect_use()
                 self._set_reported(limiter, set())
-            yield
 
-    def _check_filling(self, demanded: dict[UnitKey, Demanded]) -> Iterator[None]:
+    def _check_filling(self, now: int, demanded: dict[UnitKey, Demanded]) -> None:
         for limiter in list(islice(self._filling, _FILLING_LOOKED_AT)):
-            if limiter in self._filling:
-                del self._filling[limiter]
-                if limiter.is_full(self._clock()):
-                    self._set_reported(limiter, _want_nothing(limiter, demanded))
-                else:
-                    self._filling[limiter] = None
-                yield
+            del self._filling[limiter]
+            if limiter.is_full(now):
+                self._set_reported(limiter, _want_nothing(limiter, demanded))
+            else:
+                self._filling[limiter] = None
         if not self._filling:
             self._filling = {}
 

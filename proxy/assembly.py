@@ -205,9 +205,9 @@ class Proxy:
         return FleetService(
             self.config.fleet,
             self.config.proxy_id,
-            lambda units: self.engine.slices.run(Work.FLEET, units),
             on_share=self.access.share,
             written=partial(_written_limits, policies),
+            measure=lambda: self.engine.slices.measure(Work.FLEET),
             members=self._source.members,
             version=importlib.metadata.version("pulsar-sluice"),
         )

@@ -76,7 +76,7 @@ AT_ONCE: Final = {
     Work.HANDSHAKES: 2,  # a step with a key of RSA 2048 takes 0.3 to 0.6 ms, of RSA 4096 3.4 ms
     Work.RECORDS: 30,  # a hundred records of one byte take 50 µs
     Work.CREDENTIALS: 3,  # a token that is tried with four keys of P-521 takes 2 ms
-    Work.FLEET: 50,  # to measure a limiter's demand, or to put a share in force, takes 20 to 40 µs
+    Work.FLEET: 100,
     Work.FILES: 50,
     Work.MEMORY: 5,
 }
@@ -407,66 +407,6 @@ class CallsInSlices:
             self._is_running = False
             if self._calls:
                 self._run(later=True)
-
-
-class PiecesInOrder:
-    """Pieces of work that must not be mixed: each is done to its end, in slices, before the next one begins.
-
-    Args:
-        run: Does the units of one piece, as `Slices.run` does.
-    """
-
-    def __init__(self, run: Callable[[Iterator[object]], None]) -> None:
-        self._run = run
-        self._waiting: deque[Callable[[], Iterator[object]]] = deque()
-        self._is_running = False
-
-    def add(self, piece: Callable[[], Iterator[object]], *, once: bool = False) -> None:
-        """Do a piece of work after all that were added before.
-
-        Args:
-            piece: Called when its turn comes; returns its units.
-            once: Not if the same piece waits already.
-        """
-        if not (once and piece in self._waiting):
-            self._waiting.append(piece)
-            if not self._is_running:
-                self._begin()
-
-    def drop(self) -> None:
-        """Drop the pieces that have not begun."""
-        self._waiting.clear()
-
-    async def done(self, piece: Callable[[], Iterator[object]]) -> None:
-        """Do a piece of work after all that were added before, and return when it is done or has failed."""
-        over = asyncio.get_running_loop().create_future()
-
-        def units() -> Iterator[object]:
-            try:
-                yield from piece()
-            finally:
-                if not over.done():
-                    over.set_result(None)
-
-        self.add(units)
-        await over
-
-    def _begin(self) -> None:
-        self._is_running = True
-        self._run(self._units())
-
-    def _units(self) -> Iterator[None]:
-        try:
-            while self._waiting:
-                for _ in self._waiting.popleft()():
-                    yield
-                yield  # a thousand small ones are not one unit
-        except Exception:  # whatever is wrong with one, the others are done
-            self._is_running = False
-            if self._waiting:
-                self._begin()
-            raise
-        self._is_running = False
 
 
 class _Measured:

@@ -3,14 +3,13 @@
     once a cycle ───────────────────────────────────────────────────────────────────▶ turn ─▶ _grant
     a report came that is worth an answer at once ─▶ _grant_soon, 5 ms after the last grants ─▶ _grant
 
-The core's `Coordinator` divides the limits, in slices. This module has its clock, and logs its warnings.
+The core's `Coordinator` divides the limits. This module has its clock, and logs its warnings.
 """
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import structlog
@@ -20,12 +19,10 @@ from fleet.member import FleetMember
 from fleet.messages import MOST_EPOCH, BadMessage, MemberReport, ShareKey
 from fleet.settings import FleetSettings
 from fleet.share_table import Disagreement
-from fleet.steps import paid
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.fleet.member_limits import worded
 from proxy.fleet.spaced_call import SpacedCall
 from proxy.observe.operator_log import ThrottledLog
-from proxy.slices import PiecesInOrder
 
 LEAST_BETWEEN_GRANTS_S: Final = 0.005
 """Seconds between two grants, at least; a cycle's grants come in any case."""
@@ -40,7 +37,6 @@ class Leadership:
     Args:
         settings: The fleet's settings.
         member: The member that coordinates.
-        work: The member's work, of which one piece is done after the other.
         send: Sends grants to all members.
         is_relative: Returns whether a limiter is relative to publish rates.
         clock: Monotonic nanoseconds.
@@ -54,7 +50,6 @@ class Leadership:
         self,
         settings: FleetSettings,
         member: FleetMember,
-        work: PiecesInOrder,
         send: Callable[[bytes], None],
         is_relative: Callable[[ShareKey], bool],
         clock: Callable[[], int],
@@ -63,7 +58,6 @@ class Leadership:
         self.coordinator: Coordinator | None = None
         self._settings = settings
         self._member = member
-        self._work = work
         self._send = send
         self._is_relative = is_relative
         self._clock, self._wall = clock, wall
@@ -83,7 +77,7 @@ class Leadership:
             self._look_at_names(self.coordinator)
             self._grants.now()
 
-    async def stop(self, last: MemberReport) -> None:
+    def stop(self, last: MemberReport) -> None:
         """Make the last grants, which give the share of this process' member to others.
 
         Args:
@@ -91,8 +85,8 @@ class Leadership:
         """
         self._grants.stop()
         if self.coordinator is not None:
-            self._work.add(partial(self.coordinator.hear, last, self._clock()))
-            await self._work.done(self._granting)
+            self.coordinator.hear(last, self._clock())
+            self._grants.now()
 
     # ---- from the link
 
@@ -121,8 +115,8 @@ class Leadership:
         if self.coordinator.deposed and asked_at > self._deposed_at:
             self.lead()  # the greater epoch was forged, or its coordinator has ended
 
-    def hear(self, message: bytes) -> Iterator[None]:
-        """Take a report, in steps."""
+    def heard(self, message: bytes) -> None:
+        """Take a report."""
         coordinator = self.coordinator
         if coordinator is None:
             return
@@ -131,9 +125,7 @@ class Leadership:
         except BadMessage as error:
             self._dropped[error.cause] += 1
             return
-        yield from paid(report.work)
-        is_soon = yield from coordinator.hear(report, self._clock())
-        if is_soon and coordinator is self.coordinator:
+        if coordinator.hear(report, self._clock()):
             self._grant_soon()
         if coordinator.deposed:
             self._deposed_at = self._clock()
@@ -151,18 +143,11 @@ class Leadership:
         self._grants.soon(self._between_s)
 
     def _grant(self) -> None:
-        self._work.add(self._granting, once=True)
-
-    def _granting(self) -> Iterator[None]:
-        coordinator = self.coordinator
-        if coordinator is None:
+        if self.coordinator is None:
             return
         now = self._clock()
-        messages = yield from coordinator.grant(now)
-        for grants in messages:
-            if coordinator is self.coordinator:
-                self._send(replace(grants, sent_at=self._wall()).encode())
-            yield from paid(grants.work)
+        for grants in self.coordinator.grant(now):
+            self._send(replace(grants, sent_at=self._wall()).encode())
         took_s = (self._clock() - now) / NANOS_PER_SECOND
         cycle_s = self._settings.cycle_ns / NANOS_PER_SECOND
         self._between_s = min(max(LEAST_BETWEEN_GRANTS_S, (1 + _PAUSE_PARTS) * took_s), cycle_s)

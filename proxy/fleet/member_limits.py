@@ -7,7 +7,7 @@
 latest demands, and reports each change of a share in force.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
@@ -15,7 +15,6 @@ import structlog
 
 from fleet.member import FleetMember
 from fleet.messages import Demand, LimitShare, Quota, ShareKey
-from fleet.steps import Steps, in_parts
 from limiter.sharing import SharedLimits, UnitKey
 from limiter.token_bucket import NANOS_PER_SECOND, Lease
 from proxy.config.sections import Fleet
@@ -65,7 +64,6 @@ class MemberLimits:
         self.shared = SharedLimits(
             Lease(), config.shared_levels, clock=clock, on_urgent=wants_now, on_raise=self._raised
         )
-        self._clock = clock
         self._fleet = config.name
         self._member = member
         self._on_change = on_change
@@ -76,46 +74,39 @@ class MemberLimits:
         for share in self._member.shares():
             yield MemberLimit(share.key, self._in_force(share), share.quota, self._member.demand(share.key))
 
-    def measure(self) -> Steps[tuple[dict[ShareKey, Demand], list[ShareKey]]]:
+    def measure(self, now: int) -> tuple[dict[ShareKey, Demand], list[ShareKey]]:
         """Return the demands since the last call, and the limits that are gone, for a report."""
-        demanded, gone = yield from self.shared.demands()
-        changed = dict[ShareKey, Demand]()
-        for keys in in_parts(demanded):
-            for key in keys:
-                used, wanted, streams, quota = demanded[key]
-                changed[ShareKey(*key)] = Demand(used, wanted, streams, Quota(*quota))
-            yield
+        demanded, gone = self.shared.demands(now)
+        changed = {
+            ShareKey(*key): Demand(demand.used, demand.wanted, demand.streams, Quota(*demand.quota))
+            for key, demand in demanded.items()
+        }
         return changed, [ShareKey(*key) for key in gone]
 
-    def put_in_force(self, shares: Iterable[LimitShare], cause: Callable[[], str]) -> Steps[bool]:
-        """Put shares in force, one in each step, and then renew their lease: no earlier share may earn by the new one.
+    def put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
+        """Put shares in force, and then renew their lease: no earlier share may earn by the renewed lease.
 
         Args:
-            shares: The shares, as the member yields them.
-            cause: Returns why shares change, for the lines of the access log.
-
-        Returns:
-            Whether a share in force has changed.
+            shares: The shares.
+            now: The time.
+            cause: Why shares change, for the lines of the access log.
+            is_turn: Whether the member has just been cut off or come back: then the log gets a line even if no share
+                in force changes.
         """
-        has_changed = False
         for share in shares:
             lower, before = share.quota, self.shared.share_in_force(share.key)
-            self.shared.assign(share.key, share.ppm, lower, self._clock())
+            self.shared.assign(share.key, share.ppm, lower, now)
             after = self.shared.share_in_force(share.key)
             if before is not None and after is not None and before != after:
-                self._on_change(share.key, before, after, cause())
-                has_changed = True
+                self._on_change(share.key, before, after, cause)
+                is_turn = False
             if lower is not None:
                 self._look_at_lower(share.key, lower)
-            yield
-        yield from self.shared.renew(self._member.lease_until, self._clock())
-        return has_changed
-
-    def note_turn(self, cause: str) -> None:
-        """Have a line in the log though no share has changed: the member has just been cut off, or come back."""
-        for share in islice(self._member.shares(), 1):
-            in_force = self._in_force(share)
-            self._on_change(share.key, in_force, in_force, cause)
+        self.shared.renew(self._member.lease_until, now)
+        if is_turn:
+            for share in islice(self._member.shares(), 1):
+                after = self._in_force(share)
+                self._on_change(share.key, after, after, cause)
 
     def _raised(self, key: UnitKey, before: int, after: int) -> None:
         self._on_change(ShareKey(*key), before, after, "granted")

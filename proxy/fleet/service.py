@@ -16,11 +16,6 @@ Timers call these functions:
     a limiter is used or waited on, or the member is urgent ─▶ wants_now ─ 25 ms after the last report ─▶ _report
     a report mixed two demands of a limiter ───────────────▶ _look_again ─▶ _report
 
-What takes time for each limit is done in slices, one piece after the other (`PiecesInOrder`): a report is made, grants
-are put in force, a report is heard, grants are made. So half-applied grants are acknowledged by no report, and while
-they are in force in part, each share is the one before or the granted one, both of which the coordinator counts as in
-use (`fleet.share_table`). Pieces that wait are like messages that are late.
-
 A fleet at rest wakes the process once a cycle, for a report that says that the member lives.
 """
 
@@ -29,10 +24,8 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import partial
-from itertools import chain, islice
-from typing import Final, Literal, NamedTuple
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Final, Literal, NamedTuple, ParamSpec
 
 import structlog
 
@@ -40,7 +33,6 @@ from fleet.coordinator import Coordinator
 from fleet.member import FleetMember
 from fleet.messages import MOST_BROKERS, NO_LIMITS, BadMessage, Grants, LimitSet, MemberReport, ShareKey, WrittenLimits
 from fleet.settings import FleetSettings
-from fleet.steps import paid
 from limiter.sharing import LOOK_AGAIN_NS
 from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.brokers.targets import SiblingBrokers
@@ -52,7 +44,6 @@ from proxy.fleet.link import Callbacks, FleetLink, LinkState
 from proxy.fleet.member_limits import MemberLimits
 from proxy.fleet.spaced_call import SpacedCall
 from proxy.observe.log_lines import CUT_OFF, ShareChange
-from proxy.slices import PiecesInOrder
 
 LEAST_BETWEEN_REPORTS_S: Final = 0.025
 """Seconds between two reports, at least; those of a cycle, or due to `LOOK_AGAIN_NS`, come in any case."""
@@ -67,9 +58,6 @@ CLOCK_OFF_NS: Final = NANOS_PER_SECOND
 """Nanoseconds by which the clocks of members may differ: beyond that their logs cannot be compared."""
 DIFFERING_LEASES: Final = 2
 """Leases after which members with different limits are degraded: reloads of all members take their time."""
-MOST_UNREAD: Final = 4 << 20
-"""Bytes of messages that have come and wait for their turn. Further ones are dropped, and counted as `slow`: the next
-ones repeat what they said, and need not wait for what is outdated."""
 MOST_NAMED: Final = 5
 """Names of members in a text for people, at most."""
 MOST_VOIDS: Final = 3
@@ -77,6 +65,8 @@ MOST_VOIDS: Final = 3
 as after a restart: other writers have sent messages in its name that may hold for ever."""
 
 ShareState = Literal["none", "granted", "isolated"]
+
+P = ParamSpec("P")
 
 
 class SharesInForce(NamedTuple):
@@ -101,11 +91,11 @@ class FleetService:
     Args:
         config: The section `fleet`.
         name: The name of this member: its proxy_id.
-        run: Does the units of a piece of work, as `Slices.run` does.
         clock: Monotonic nanoseconds.
         wall: Nanoseconds since 1970.
         on_share: Called with each change of a share of this member.
         written: Returns the limits that are written in this process.
+        measure: Measures the work for the fleet, as a context.
         members: The number of members, if that is known beforehand; else 0.
         version: The version of Sluice, for the other members; empty: unknown.
 
@@ -126,19 +116,17 @@ class FleetService:
         self,
         config: Fleet,
         name: str,
-        run: Callable[[Iterator[object]], None],
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
         on_share: Callable[[ShareChange], None] = lambda _change: None,
         written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
+        measure: Callable[[], AbstractContextManager[object]] = nullcontext,
         *,
         members: int = 0,
         version: str = "",
     ) -> None:
         self.config = config
-        self._work = PiecesInOrder(run)
-        self._unread = 0
-        """Bytes of messages that wait for their turn."""
+        self._measure = measure
         self.name = name
         settings = FleetSettings(
             config.name,
@@ -152,9 +140,7 @@ class FleetService:
         self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), written, version)
         self.limits = MemberLimits(config, self.member, clock, self.wants_now, self._tell_share)
         self.shared = self.limits.shared
-        self.leadership = Leadership(
-            settings, self.member, self._work, self._send_grants, self.shared.is_relative, clock, wall
-        )
+        self.leadership = Leadership(settings, self.member, self._send_grants, self.shared.is_relative, clock, wall)
         self.brokers = SiblingBrokers(self.wants_now)
         self.link: FleetLink | None = None
         self.lease_ends = 0
@@ -165,10 +151,10 @@ class FleetService:
         self._cycle_s = settings.cycle_ns / NANOS_PER_SECOND
         self._differing_ns = DIFFERING_LEASES * settings.lease_ns
         self._cycle: asyncio.TimerHandle | None = None
-        self._reports = SpacedCall(self._report, clock)
+        self._reports = SpacedCall(self._measuring(self._report), clock)
         self._again: asyncio.TimerHandle | None = None
         """The timer of a report after a mixed one (`SharedLimits.is_mixed`)."""
-        self._is_running = self._is_leaving = self._had_lease = self._is_cut_off = False
+        self._is_running = self._had_lease = self._is_cut_off = False
         self._differs_since: int | None = None
         """The time since which members have different limits; None while they have the same."""
         self._shares_state: ShareState = "none"
@@ -180,8 +166,8 @@ class FleetService:
 
     async def start(self, make_link: Callable[[Callbacks], FleetLink]) -> None:
         """Begin to take part. Return before any other member is reached."""
-        lead = self.leadership
-        heard, granted = partial(self._came, lead.hear), partial(self._came, self._take)
+        lead, measuring = self.leadership, self._measuring
+        heard, granted = measuring(lead.heard), measuring(self._granted)
         self.link = make_link(Callbacks(heard, granted, lead.lead, lead.unlead, lead.confirmed))
         await self.link.start()
         self._is_running = True
@@ -192,21 +178,19 @@ class FleetService:
 
         That takes up to half a second (`LEAVING_S`, `LEAVING_REPORTS`) if the coordinator that was followed is silent.
         """
-        self._is_running, self._is_leaving = False, True
+        self._is_running = False
         self._reports.stop()
         for timer in (self._cycle, self._again):
             if timer is not None:
                 timer.cancel()
         if self.link is None:
             return
-        self._work.drop()
-        await self._work.done(lambda: iter(()))  # after the piece that has begun
         now = self._clock()
         self.shared.lease.end(now)
         last, coordinates = self.member.leave(now), self.coordinator is not None
         if coordinates:  # others get its share before they need another coordinator
             self._send_report(last)
-        await self.leadership.stop(last)
+        self.leadership.stop(last)
         if not coordinates:
             await self._leave(last)
         await self.link.stop()
@@ -346,9 +330,20 @@ class FleetService:
 
     def _turn(self) -> None:
         self._cycle = asyncio.get_running_loop().call_later(self._cycle_s, self._turn)
-        self._reports.now()
-        self._work.add(self._look_at_lease, once=True)
-        self.leadership.turn()
+        with self._measure():
+            self._reports.now()
+            self._look_at_lease(self._clock())
+            self._look_at_state()
+            self.leadership.turn()
+
+    def _measuring(self, call: Callable[P, None]) -> Callable[P, None]:
+        """Return a function that measures each call."""
+
+        def measured(*args: P.args, **more: P.kwargs) -> None:
+            with self._measure():
+                call(*args, **more)
+
+        return measured
 
     def _look_at_state(self) -> None:
         """Note the time at which the state of shares changes."""
@@ -361,17 +356,12 @@ class FleetService:
             self._shares_state, self._shares_since = state, self._wall()
 
     def _report(self) -> None:
-        self._work.add(self._reporting, once=True)
-
-    def _reporting(self) -> Iterator[None]:
-        changed, gone = yield from self.limits.measure()
+        now = self._clock()
         brokers = self.brokers.take_named(MOST_BROKERS) if self.member.epoch else ()
-        report = yield from self.member.report(changed, gone, self._clock(), brokers)
-        yield
+        report = self.member.report(*self.limits.measure(now), now, brokers)
         self._send_report(report)
-        yield from paid(report.work)
         if self._is_cut_off:  # new limits, and those with another value, get their part at once
-            yield from self._put_isolated()
+            self._put_isolated(now)
         self._go_on()
         if self.shared.is_mixed and self._again is None and self._is_running:
             self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
@@ -381,25 +371,21 @@ class FleetService:
         self._reports.now()
 
     def _go_on(self) -> None:
-        if self.member.urgent or self.shared.is_partial:
+        if self.member.urgent:
             self.wants_now()
 
-    def _look_at_lease(self) -> Iterator[None]:
-        if self._had_lease and self._clock() >= self.member.lease_until:
+    def _look_at_lease(self, now: int) -> None:
+        if self._had_lease and now >= self.member.lease_until:
             self._had_lease = False
             self.lease_ends += 1
-        yield from self._put_isolated()
-        self._look_at_state()
+        self._put_isolated(now)
 
-    def _put_isolated(self) -> Iterator[None]:
+    def _put_isolated(self, now: int) -> None:
         """If this member is cut off, put the isolated shares in force that are not yet."""
-        isolated = self.member.cut_off(self._clock(), refused=self.link is not None and self.link.refused)
-        first = list(islice(isolated, 1))  # it decides whether the member is cut off
+        isolated = self.member.cut_off(now, refused=self.link is not None and self.link.refused)
         if self.member.isolated:
             is_turn, self._is_cut_off = not self._is_cut_off, True
-            has_changed = yield from self.limits.put_in_force(chain(first, isolated), lambda: CUT_OFF)
-            if is_turn and not has_changed:
-                self.limits.note_turn(CUT_OFF)
+            self.limits.put_in_force(isolated, now, CUT_OFF, is_turn=is_turn)
 
     # ---- to the link, and from it
 
@@ -412,45 +398,35 @@ class FleetService:
         if self.link is not None:
             self.link.grant(message)
 
-    def _came(self, take: Callable[[bytes], Iterator[None]], message: bytes) -> None:
-        """Take a message in its turn. A member that leaves takes only grants, as the answer to its last report."""
-        if self.link is None or (self._is_leaving and self._left is None):
-            return
-        if self._unread + len(message) > MOST_UNREAD:
-            self.link.counts.dropped["slow"] += 1
-            return
-        self._unread += len(message)
-        self._work.add(partial(self._read, take, message))
-
-    def _read(self, take: Callable[[bytes], Iterator[None]], message: bytes) -> Iterator[None]:
-        self._unread -= len(message)
-        return take(message)
-
-    def _take(self, message: bytes) -> Iterator[None]:
-        """Take grants, and put their shares in force."""
+    def _granted(self, message: bytes) -> None:
+        now = self._clock()
         try:
             grants = Grants.decode(message, self.member.incarnation)
         except BadMessage as error:
             self._dropped[error.cause] += 1
             return
-        yield from paid(grants.work)
         if self._left is not None:
-            for _ in self.member.take(grants, self._clock()):
-                yield
+            self.member.take(grants, now)
             if self.member.has_left:
                 self._left.set()
             return
         self._look_at_clock(grants)
-        yield from self._look_at_lease()  # the lease may have ended while this process stood still
+        self._look_at_lease(now)  # the lease may have ended while this process stood still
         before = self.member.epoch
-        yield from self._put_granted(grants)
+        shares = self.member.take(grants, now)
         if grants.epoch == self.member.epoch:
             self.brokers.hear(grants.brokers)
         if self.member.voids >= MOST_VOIDS:
             self.member.reincarnate(secrets.randbits(63) | 1)
-        now = self._clock()
-        differs_since = now if self._differs_since is None else self._differs_since
-        self._differs_since = differs_since if self.member.limit_sets else None
+        is_void = any(grant.void for grant in grants.grants)
+        is_back = self._is_cut_off and not self.member.isolated
+        self._is_cut_off = self._is_cut_off and not is_back
+        cause = "rejoined" if is_back else "lease ended" if is_void else "granted"
+        self.limits.put_in_force(shares, now, cause, is_turn=is_back)
+        if not self.member.limit_sets:
+            self._differs_since = None
+        elif self._differs_since is None:
+            self._differs_since = now
         if now < self.member.lease_until and not self.member.isolated:
             self._had_lease = True
         self._look_at_state()
@@ -458,21 +434,6 @@ class FleetService:
             fields = {"coordinator": self.member.coordinator, "members": self.member.members}
             structlog.get_logger().info("fleet: follows a coordinator", fleet=self.config.name, **fields)
         self._go_on()
-
-    def _put_granted(self, grants: Grants) -> Iterator[None]:
-        is_void, was_cut_off = any(grant.void for grant in grants.grants), self._is_cut_off
-
-        def is_back() -> bool:
-            return was_cut_off and not self.member.isolated
-
-        def cause() -> str:
-            return "rejoined" if is_back() else "lease ended" if is_void else "granted"
-
-        has_changed = yield from self.limits.put_in_force(self.member.take(grants, self._clock()), cause)
-        if is_back():
-            self._is_cut_off = False
-            if not has_changed:
-                self.limits.note_turn(cause())
 
     def _look_at_clock(self, grants: Grants) -> None:
         for own in grants.grants if grants.sent_at else ():

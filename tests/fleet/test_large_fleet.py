@@ -16,7 +16,6 @@ from fleet.member import FOREVER, FleetMember
 from fleet.messages import Demand, Grants, MemberReport, Quota, ShareKey
 from fleet.settings import FleetSettings
 from fleet.shares import UNBOUNDED, WHOLE
-from fleet.steps import finished
 from limiter.limiter import Limiter, Scope
 from limiter.sharing import SharedLimits
 from limiter.token_bucket import Lease, Limit, rate
@@ -58,10 +57,10 @@ class LargeFleet:
         self.coordinator.confirmed(self.now)
         size = 0
         for member, keys in zip(self.members, self.keys, strict=True):
-            data = finished(member.report(self.demands(keys, part), (), self.now)).encode()
+            data = member.report(self.demands(keys, part), (), self.now).encode()
             size += len(data)
-            finished(self.coordinator.hear(MemberReport.decode(data), self.now))
-        for grants in finished(self.coordinator.grant(self.now)):
+            self.coordinator.hear(MemberReport.decode(data), self.now)
+        for grants in self.coordinator.grant(self.now):
             data = grants.encode()
             size += len(data)
             for index, member in enumerate(self.members):
@@ -124,11 +123,10 @@ def test_a_coordinator_keeps_few_bytes_per_share() -> None:
             for index, member in enumerate(members):
                 own = [key_of((index * 200 + number) % 4000) for number in range(0 if cycle else 1000)]
                 demands = dict.fromkeys(own, Demand(1000, UNBOUNDED, 1, QUOTA))
-                data = finished(member.report(demands, (), cycle * CYCLE)).encode()
-                finished(coordinator.hear(MemberReport.decode(data), cycle * CYCLE))
-            for grants in finished(coordinator.grant(cycle * CYCLE)):
+                coordinator.hear(MemberReport.decode(member.report(demands, (), cycle * CYCLE).encode()), cycle * CYCLE)
+            for grants in coordinator.grant(cycle * CYCLE):
                 for member in members:
-                    list(member.take(Grants.decode(grants.encode(), member.incarnation), cycle * CYCLE))
+                    member.take(Grants.decode(grants.encode(), member.incarnation), cycle * CYCLE)
         return coordinator
 
     assert grown(coordinate) <= MOST_OF_COORDINATOR / 25
@@ -153,10 +151,10 @@ def test_a_member_keeps_at_most_a_megabyte() -> None:
         for _ in range(80):
             now += CYCLE
             coordinator.confirmed(now)
-            demanded, gone = finished(shared.demands())
+            demanded, gone = shared.demands(now)
             changed = {ShareKey(*key): Demand(*demand[:3], Quota(*demand.quota)) for key, demand in demanded.items()}
-            finished(coordinator.hear(finished(member.report(changed, [ShareKey(*key) for key in gone], now)), now))
-            for grants in finished(coordinator.grant(now)):
+            coordinator.hear(member.report(changed, [ShareKey(*key) for key in gone], now), now)
+            for grants in coordinator.grant(now):
                 for share in member.take(Grants.decode(grants.encode(), member.incarnation), now):
                     shared.assign(share.key, share.ppm, share.quota, now)
         return member

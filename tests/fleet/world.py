@@ -1,7 +1,7 @@
 """Members, coordinators and a network between them, in one thread and simulated time, with all bounds."""
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -11,7 +11,6 @@ from fleet.member import FleetMember
 from fleet.messages import Demand, Grants, LimitShare, MemberReport, Quota, ShareKey, WrittenLimits
 from fleet.settings import FleetSettings
 from fleet.shares import UNBOUNDED, WHOLE
-from fleet.steps import finished
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -94,7 +93,7 @@ class Process:
         own = self.quotas[key]
         return own if lower is None or lower.tokens * own.period_ns > own.tokens * lower.period_ns else lower
 
-    def put(self, shares: Iterable[LimitShare], now: int) -> None:
+    def put(self, shares: list[LimitShare], now: int) -> None:
         local = self.clock.at(now)
         for share in shares:
             bucket = self.buckets.get(share.key)
@@ -228,7 +227,7 @@ class World:
             process.put(member.cut_off(local, refused=False), self.now)
         if self.now >= process.next_at or (member.urgent and self.now >= process.next_at - 225 * MS):
             process.next_at = self.now + self.settings.cycle_ns
-            self._send_report(process, finished(member.report(process.demands(), (), local)))
+            self._send_report(process, member.report(process.demands(), (), local))
 
     def _coordinate(self) -> None:
         due = self.now - self._granted_at >= self.settings.cycle_ns
@@ -239,7 +238,7 @@ class World:
                 self._later(partial(self._confirm, coordinator, clock, self.now), self.delay)
             if due or getattr(coordinator, "soon", False):
                 coordinator.soon = False  # type: ignore[attr-defined]
-                for grants in finished(coordinator.grant(clock.at(self.now))):
+                for grants in coordinator.grant(clock.at(self.now)):
                     self._send_grants(grants)
 
     def _confirm(self, coordinator: Coordinator, clock: Clock, asked: int) -> None:
@@ -257,7 +256,7 @@ class World:
 
     def _hear(self, data: bytes) -> None:
         for coordinator, clock in self.coordinators:
-            if finished(coordinator.hear(MemberReport.decode(data), clock.at(self.now))):
+            if coordinator.hear(MemberReport.decode(data), clock.at(self.now)):
                 coordinator.soon = True  # type: ignore[attr-defined]
 
     def _send_grants(self, grants: Grants) -> None:
@@ -275,8 +274,7 @@ class World:
             self._later(lambda: self._take(process, data), (50 * MS, 60 * MS))
             return
         process.put(
-            process.member.take(Grants.decode(data, process.member.incarnation), process.clock.at(self.now)),
-            self.now,
+            process.member.take(Grants.decode(data, process.member.incarnation), process.clock.at(self.now)), self.now
         )
 
     def _copies(self, loss: float) -> int:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fleet.steps import finished
 from limiter.activity import ActivityJournal
 from limiter.limiter import Entry, Limiter, Scope, Stream, StreamName
 from limiter.policies import Policies
@@ -93,20 +92,20 @@ def test_a_filling_limiter_wants_next_to_nothing_once() -> None:
     process = Process(Limit(messages=rate(1000)))
     process.offer(process.stream())
     process.clock.advance(0.25)
-    assert finished(process.shared.demands())[0][process.messages].used == 4000
+    assert process.shared.demands(process.clock.now)[0][process.messages].used == 4000
     process.clock.advance(0.25)
-    told = finished(process.shared.demands())[0][process.messages]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert (told.used, told.wanted, told.streams) == (0, 1, 1)
     process.clock.advance(0.25)
-    assert finished(process.shared.demands()) == ({}, [])
+    assert process.shared.demands(process.clock.now) == ({}, [])
     process.shared.assign(process.messages, WHOLE // 2, None, process.clock.now)
-    list(process.shared.renew(process.clock.now + SECOND, process.clock.now))
+    process.shared.renew(process.clock.now + SECOND, process.clock.now)
     assert not process.limiter.is_full(process.clock.now)
     process.clock.advance(0.5)
     assert process.limiter.is_full(process.clock.now)
-    told = finished(process.shared.demands())[0][process.messages]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert (told.used, told.wanted, told.streams) == (0, 0, 0)
-    assert finished(process.shared.demands()) == ({}, [])
+    assert process.shared.demands(process.clock.now) == ({}, [])
 
 
 def test_a_limiter_used_while_filling_is_not_reported_as_full() -> None:
@@ -115,17 +114,17 @@ def test_a_limiter_used_while_filling_is_not_reported_as_full() -> None:
         process.offer(process.stream())
         for _ in range(2):
             process.clock.advance(0.25)
-            finished(process.shared.demands())
+            process.shared.demands(process.clock.now)
         process.shared.assign(process.messages, WHOLE, None, process.clock.now)
-        list(process.shared.renew(process.clock.now + SECOND, process.clock.now))
+        process.shared.renew(process.clock.now + SECOND, process.clock.now)
     used.clock.advance(0.01)
     used.offer(used.stream(2))
     used.clock.advance(0.5)
     assert used.limiter.is_full(used.clock.now)
-    assert finished(used.shared.demands())[0][used.messages].used == 2000
+    assert used.shared.demands(used.clock.now)[0][used.messages].used == 2000
     forgotten.shared.forgotten(forgotten.limiter)
     forgotten.clock.advance(0.5)
-    assert finished(forgotten.shared.demands()) == ({}, [forgotten.messages])
+    assert forgotten.shared.demands(forgotten.clock.now) == ({}, [forgotten.messages])
 
 
 def test_a_limiter_without_streams_wants_nothing() -> None:
@@ -134,7 +133,7 @@ def test_a_limiter_without_streams_wants_nothing() -> None:
     stream = process.stream()
     process.offer(stream)
     process.clock.advance(0.25)
-    assert finished(process.shared.demands())[0][process.messages].used == 4000
+    assert process.shared.demands(process.clock.now)[0][process.messages].used == 4000
     for _ in range(200):
         process.offer(stream)
     process.clock.advance(0.05)
@@ -142,14 +141,14 @@ def test_a_limiter_without_streams_wants_nothing() -> None:
     process.scheduler.leave(stream, process.clock.now)
     process.shared.left(process.limiter)
     assert process.asked == asked + 1
-    told = finished(process.shared.demands())[0][process.messages]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert (told.used, told.wanted, told.streams) == (0, 1, 1)  # it is not full
     process.shared.left(process.limiter)
-    assert (process.asked, finished(process.shared.demands())) == (asked + 1, ({}, []))
+    assert (process.asked, process.shared.demands(process.clock.now)) == (asked + 1, ({}, []))
     process.offer(process.stream(2))
     assert process.asked == asked + 2
     process.clock.advance(0.25)
-    assert finished(process.shared.demands())[0][process.messages].used > 0
+    assert process.shared.demands(process.clock.now)[0][process.messages].used > 0
 
 
 def test_a_limiter_that_one_stream_has_left_for_another_one_is_in_use() -> None:
@@ -158,13 +157,13 @@ def test_a_limiter_that_one_stream_has_left_for_another_one_is_in_use() -> None:
     first = process.stream()
     process.offer(first)
     process.clock.advance(0.25)
-    finished(process.shared.demands())
+    process.shared.demands(process.clock.now)
     process.offer(first)
     process.scheduler.leave(first, process.clock.now)
     process.shared.left(process.limiter)
     process.stream(2)
     process.clock.advance(0.25)
-    assert finished(process.shared.demands())[0][process.messages].used == 4000
+    assert process.shared.demands(process.clock.now)[0][process.messages].used == 4000
 
 
 def test_a_raise_adds_no_tokens_and_a_lowering_takes_those_without_room() -> None:
@@ -315,7 +314,7 @@ def test_a_stream_without_a_share_is_served_with_share_and_lease() -> None:
     assert held > 0
     assert process.alarms[process.limiter] >= process.clock.now + NEVER_NS
     process.clock.advance(1)
-    list(process.shared.renew(process.clock.now + 2 * SECOND, process.clock.now))
+    process.shared.renew(process.clock.now + 2 * SECOND, process.clock.now)
     assert process.alarms[process.limiter] <= process.clock.now + SECOND // 10
     process.limiter.count_idle(process.clock.now)
     assert process.limiter.usage.idle_ns == idle_ns
@@ -323,7 +322,7 @@ def test_a_stream_without_a_share_is_served_with_share_and_lease() -> None:
 
 def test_demands_report_use_and_the_refusing_unit_then_rest_once() -> None:
     process = Process(Limit(messages=rate(1000), size=rate(10_000)))
-    assert finished(process.shared.demands()) == ({}, [])
+    assert process.shared.demands(0) == ({}, [])
     process.shared.assign(process.messages, WHOLE, None, 0)
     process.shared.assign(process.size, WHOLE, None, 0)
     stream = process.stream()
@@ -331,7 +330,7 @@ def test_demands_report_use_and_the_refusing_unit_then_rest_once() -> None:
     process.offer(stream, 100_000)
     assert process.asked == 2
     process.clock.advance(0.25)
-    demanded, gone = finished(process.shared.demands())
+    demanded, gone = process.shared.demands(process.clock.now)
     messages, size = demanded[process.messages], demanded[process.size]
     assert gone == []
     assert (messages.used, messages.quota) == (4000, (1000, SECOND, 100, None))
@@ -339,11 +338,11 @@ def test_demands_report_use_and_the_refusing_unit_then_rest_once() -> None:
     assert messages.wanted != UNBOUNDED
     process.scheduler.leave(stream, process.clock.now)
     process.clock.advance(0.25)
-    assert len(finished(process.shared.demands())[0]) == 2
+    assert len(process.shared.demands(process.clock.now)[0]) == 2
     process.clock.advance(0.25)
-    assert finished(process.shared.demands()) == ({}, [])
+    assert process.shared.demands(process.clock.now) == ({}, [])
     process.shared.forgotten(process.limiter)
-    assert finished(process.shared.demands()) == ({}, [process.messages, process.size])
+    assert process.shared.demands(process.clock.now) == ({}, [process.messages, process.size])
 
 
 @pytest.mark.parametrize(("before", "then", "falls"), [(100, 49, 1), (100, 51, 0), (31, 1, 0), (32, 15, 1)])
@@ -355,7 +354,7 @@ def test_less_than_half_of_what_was_used_is_to_be_looked_at_again(before: int, t
         for _ in range(messages):
             process.offer(stream)
             process.clock.advance(0.25 / messages)
-        finished(process.shared.demands())
+        process.shared.demands(process.clock.now)
         told.append(process.shared.is_mixed)
     assert told == [False, falls == 1, False]
 
@@ -373,7 +372,7 @@ def test_streams_that_begin_or_cease_to_wait_are_looked_at_again_once() -> None:
         for _ in range(offered):
             process.offer(stream)
         process.clock.advance(0.1)
-        demanded, _ = finished(process.shared.demands())
+        demanded, _ = process.shared.demands(process.clock.now)
         told.append((process.shared.is_mixed, demanded[process.messages].wanted == UNBOUNDED))
     assert told == [(False, False), (True, False), (False, True), (True, False), (False, False)]
 
@@ -385,7 +384,7 @@ def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
     for _ in range(100):
         process.offer(stream)
         process.clock.advance(0.0025)
-    told = finished(process.shared.demands())[0][process.messages]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert (told.used, told.wanted) == (400_000, 404_000)
 
 
@@ -397,13 +396,13 @@ def test_streams_that_waited_count_while_a_share_is_large_enough() -> None:
 
     def claim() -> int:
         process.offer(streams[0])
-        told = finished(process.shared.demands())[0][process.messages]
+        told = process.shared.demands(process.clock.now)[0][process.messages]
         assert told.wanted != 0
         return told.streams
 
     assert claim() == 8
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
-    list(process.shared.renew(process.clock.now + 60 * SECOND, process.clock.now))
+    process.shared.renew(process.clock.now + 60 * SECOND, process.clock.now)
     for _ in range(4):
         process.clock.advance(1)
         process.scheduler.serve(process.limiter, process.clock.now)
@@ -424,14 +423,14 @@ def test_many_streams_that_wait_no_more_count_for_a_shorter_time() -> None:
     for stream in streams:
         process.offer(stream)
     process.clock.advance(0.25)
-    claims = [finished(process.shared.demands())[0][process.messages].streams]
+    claims = [process.shared.demands(process.clock.now)[0][process.messages].streams]
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
-    list(process.shared.renew(process.clock.now + 60 * SECOND, process.clock.now))
+    process.shared.renew(process.clock.now + 60 * SECOND, process.clock.now)
     for _ in range(5):
         process.clock.advance(2)
         process.scheduler.serve(process.limiter, process.clock.now)
         process.offer(streams[0])
-        claims.append(finished(process.shared.demands())[0][process.messages].streams)
+        claims.append(process.shared.demands(process.clock.now)[0][process.messages].streams)
     assert claims == [40, 20, 10, 5, 4, 3]
 
 
@@ -439,11 +438,11 @@ def test_streams_that_have_left_do_not_count_any_more() -> None:
     process = Process(Limit(messages=rate(100)))
     streams = process.waiting(3)
     process.clock.advance(1)
-    assert finished(process.shared.demands())[0][process.messages].streams == 3
+    assert process.shared.demands(process.clock.now)[0][process.messages].streams == 3
     for stream in streams[1:]:
         process.scheduler.leave(stream, process.clock.now)
     process.clock.advance(1)
-    assert finished(process.shared.demands())[0][process.messages].streams == 1
+    assert process.shared.demands(process.clock.now)[0][process.messages].streams == 1
 
 
 def test_a_raised_limit_holds_after_the_deciders_answer() -> None:
@@ -458,7 +457,7 @@ def test_a_raised_limit_holds_after_the_deciders_answer() -> None:
     process.limiter.retune(Limit(messages=rate(5000)), "", process.clock.now)
     process.shared.retuned(process.limiter, in_force, process.clock.now)
     process.clock.advance(0.25)
-    told = finished(process.shared.demands())[0][process.messages]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert told.quota == (5000, SECOND, 500, None)  # its own, though another one holds
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     assert process.limiter.rates()[0] == rate(5000)
@@ -496,47 +495,47 @@ def test_a_raise_without_waiting_streams_is_delayed() -> None:
         assert process.shared.assign(process.messages, ppm, None, process.clock.now)
         return process.shared.share_in_force(process.messages)
 
-    list(process.shared.renew(60 * SECOND, 0))
+    process.shared.renew(60 * SECOND, 0)
     process.offer(process.stream())
     assert assigned(200_000) == 200_000  # from nothing
     assert assigned(390_000) == 200_000
     assert assigned(250_000) == 200_000
     assert assigned(150_000) == 150_000
     process.clock.advance(RAISE_NS / SECOND)
-    finished(process.shared.demands())
+    process.shared.demands(process.clock.now)
     assert (told, assigned(150_000)) == ([], 150_000)
     assert assigned(400_000) == 400_000  # more than the double: the burst would be small
     assert assigned(500_000) == 400_000
     process.clock.advance(RAISE_NS / SECOND - 0.1)
-    finished(process.shared.demands())
+    process.shared.demands(process.clock.now)
     assert assigned(600_000) == 400_000  # it is as old as the first one
     process.clock.advance(0.1)
-    finished(process.shared.demands())
+    process.shared.demands(process.clock.now)
     assert told == [(process.messages, 400_000, 600_000)]
     assert assigned(600_000) == 600_000
     assert assigned(900_000) == 600_000
     process.shared.forgotten(process.limiter)
     process.clock.advance(RAISE_NS / SECOND)
-    finished(process.shared.demands())
+    process.shared.demands(process.clock.now)
     assert len(told) == 1
 
 
 def test_a_raise_is_in_force_at_once_if_a_stream_waits() -> None:
     process = Process(Limit(messages=rate(1000, burst=10)))
     told = process.raised
-    list(process.shared.renew(60 * SECOND, 0))
+    process.shared.renew(60 * SECOND, 0)
     process.shared.assign(process.messages, WHOLE // 2, None, 0)
     stream = process.stream()
     process.clock.advance(0.2)
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
-    finished(process.shared.demands())
+    process.shared.demands(process.clock.now)
     assert process.limiter.shares[0] == WHOLE // 2
     asked = process.asked
     for _ in range(7):
         process.offer(stream)
     assert len(stream.held) >= 1
     assert process.asked > asked  # who reports then puts it in force:
-    finished(process.shared.demands())
+    process.shared.demands(process.clock.now)
     assert told == [(process.messages, WHOLE // 2, WHOLE)]
     process.shared.assign(process.messages, WHOLE // 2, None, process.clock.now)
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
@@ -545,7 +544,7 @@ def test_a_raise_is_in_force_at_once_if_a_stream_waits() -> None:
 
 def test_a_raise_is_in_force_at_once_where_a_stream_has_waited() -> None:
     process = Process(Limit(messages=rate(1000, burst=10)))
-    list(process.shared.renew(60 * SECOND, 0))
+    process.shared.renew(60 * SECOND, 0)
     process.shared.assign(process.messages, WHOLE // 5, None, 0)
     stream = process.stream()
     for _ in range(10):
@@ -554,7 +553,7 @@ def test_a_raise_is_in_force_at_once_where_a_stream_has_waited() -> None:
     for _ in range(25):
         process.clock.advance(0.01)
         process.scheduler.serve(process.limiter, process.clock.now)
-    told = finished(process.shared.demands())[0][process.messages]
+    told = process.shared.demands(process.clock.now)[0][process.messages]
     assert not stream.held
     assert 2 * told.used < 1000 * 200
     process.shared.assign(process.messages, 2 * WHOLE // 5, None, process.clock.now)

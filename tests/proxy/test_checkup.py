@@ -132,7 +132,7 @@ def grants(version: str, *sets: VersionSet) -> Grants:
 async def test_versions_of_a_fleet_s_members_are_compared(heard: Grants | None, severity: str, said: str) -> None:
     member = FleetMember(FleetSettings("f"), "one", 1, 0, version="0.2.0")
     if heard is not None:
-        list(member.take(heard, 1))
+        member.take(heard, 1)
     (found,) = [each for each in await examined(member=member) if each.check == "versions"]
     assert (found.severity, found.text) == (severity, said)
     assert bool(found.remedy) is (severity != "ok")

@@ -137,7 +137,8 @@ def asked(path: str, _folder: Path) -> Done:
 def member_reports(_folder: Path) -> Done:
     clock = ManualClock()
     loop, counters = ManualLoop(clock), Counters()
-    member = FleetService(Fleet(name="f"), "a", partial(Slices(counters, clock).run, Work.FLEET), clock)
+    measure = partial(Slices(counters, clock).measure, Work.FLEET)
+    member = FleetService(Fleet(name="f"), "a", clock, measure=measure)
     hub = Hub(clock)
     loop.run(lambda: loop.create_task(member.start(lambda callbacks: HubLink(hub, callbacks))))
     loop.advance(3)

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from accesslog.record import ConnectionLine, IntervalLine
-from fleet import steps
-from limiter.handing import HandedShare
 from limiter.levels import Setting
-from limiter.limiter import Limiter, Scope, Stream
+from limiter.limiter import Limiter, Stream
 from limiter.policies import Value, change_of
 from limiter.registry import SLICE
 from limiter.token_bucket import Limit, rate
@@ -32,8 +30,6 @@ from proxy.session.leaving import CALM_NS
 from proxy.slices import AT_ONCE, Work
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
-from tests.proxy.fleet.crowd import MANY as LIMITS
-from tests.proxy.fleet.crowd import FleetCrowd
 from tests.proxy.identity.keys import token_files
 from tests.proxy.longest_turn import LongestTurn
 from tests.proxy.wire import (
@@ -248,42 +244,6 @@ def interval_ends(world: World) -> Callable[[], None]:
     return lambda: world.advance(1)
 
 
-class Post:
-    """The other process of a takeover, which gives nothing."""
-
-    def ask(self, scope: Scope, waiting: int) -> None:
-        pass
-
-    def hand(self, handed: HandedShare) -> None:
-        pass
-
-
-def _takeover_ends(world: World, *, is_orderly: bool) -> Callable[[], None]:
-    """Each topic has a limit of its own, of which this process has had nothing."""
-    change(world, Setting.TOPIC_OF_BROKER, "", 1)
-    registry = world.engine.registry
-    registry.hand_over(Post(), has_all=False)
-    client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
-    client >> [producer(number, topic(number)) for number in range(MANY)]
-    broker.heard()
-    broker >> [producer_success(number, f"p{number}") for number in range(MANY)]
-    client >> [send(0, number) for number in range(MANY)]
-
-    def end() -> None:
-        units = registry.keep_all(world.engine.clock, None, is_orderly=is_orderly)
-        world.loop.run(world.engine.slices.run, Work.POLICIES, units)
-
-    return end
-
-
-def takeover_ends_in_order(world: World) -> Callable[[], None]:
-    return _takeover_ends(world, is_orderly=True)
-
-
-def process_before_is_killed(world: World) -> Callable[[], None]:
-    return _takeover_ends(world, is_orderly=False)
-
-
 @pytest.mark.parametrize(
     ("arrange", "does"),
     [
@@ -306,8 +266,6 @@ def process_before_is_killed(world: World) -> Callable[[], None]:
         (limit_of_a_tenant_goes, {"wired": MANY}),
         (each_topic_has_another_value, {"tuned": MANY}),
         (interval_ends, {"lines": MANY + 11}),
-        (takeover_ends_in_order, {"tuned": MANY}),
-        (process_before_is_killed, {"tuned": MANY}),
     ],
 )
 def test_no_turn_does_more_than_a_slice(
@@ -321,61 +279,6 @@ def test_no_turn_does_more_than_a_slice(
     act()
     assert {kind: turn.total[kind] for kind in does} == does, "it is all done"
     assert max(turn.most.values()) <= MOST, turn.most
-
-
-def fleet_forms(crowd: FleetCrowd) -> None:
-    """Members introduce their limits; the coordinator hears of all of them."""
-    crowd.run(1)
-
-
-def members_measure_and_get_shares(crowd: FleetCrowd) -> None:
-    crowd.run(6)
-
-
-def members_are_cut_off_and_return(crowd: FleetCrowd) -> None:
-    crowd.run(1)
-    crowd.hub.is_cut = True
-    crowd.run(3)
-    crowd.hub.is_cut = False
-    crowd.run(1)
-
-
-def another_member_coordinates(crowd: FleetCrowd) -> None:
-    crowd.run(1)
-    crowd.loop.run(crowd.proxies[0].fleet.leadership.lead)
-    crowd.run(1)
-
-
-def member_leaves(crowd: FleetCrowd) -> None:
-    crowd.run(6)
-    task = crowd.loop.run(lambda: crowd.loop.create_task(crowd.proxies[1].fleet.stop()))
-    crowd.run(1)
-    assert task.done()
-
-
-@pytest.mark.parametrize(
-    ("happens", "does"),
-    [
-        (fleet_forms, ["_introduce", "_note", "_measure"]),
-        (members_measure_and_get_shares, ["_measure", "_note", "_divide", "assign"]),
-        (members_are_cut_off_and_return, ["assign", "_introduce"]),
-        (another_member_coordinates, ["_introduce"]),
-        (member_leaves, ["_remove", "_divide"]),
-    ],
-)
-def test_no_turn_does_more_for_a_fleet_than_a_slice(
-    happens: Callable[[FleetCrowd], None], does: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(steps, "PER_STEP", 2)
-    crowd = FleetCrowd(monkeypatch)
-    happens(crowd)
-    assert crowd.loop.trouble == []
-    assert min(crowd.total.get(name, 0) for name in does) >= LIMITS, "it is all done"
-    slices = len(crowd.proxies) * AT_ONCE[Work.FLEET]
-    several = {"_note", "_remove"}
-    assert max(times for name, times in crowd.most.items() if name not in several) <= slices, crowd.most
-    assert max(times for name, times in crowd.most.items() if name in several) <= slices * steps.PER_STEP
-    crowd.loop.close()
 
 
 def test_a_change_touches_nothing_that_it_does_not_concern(make_world: Make) -> None:

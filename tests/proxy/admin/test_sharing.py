@@ -5,7 +5,6 @@ from contextlib import closing
 import pytest
 
 from fleet.messages import Introduction, MemberReport, Quota, ShareKey
-from fleet.steps import finished
 from proxy.admin.routes import sharing
 from tests.proxy.fleet.proxies import SECOND, World
 
@@ -21,8 +20,7 @@ def test_of_all_shares_so_many_are_shown_as_an_answer_can_hold(monkeypatch: pyte
         for member in range(1, 11):
             keys = [ShareKey.of(f"publish tenant t{number}", "bytes") for number in range(10)]
             said = [Introduction(number, key, quota, 0) for number, key in enumerate(keys)]
-            report = MemberReport("front", "m", member, 1, 1, coordinator.epoch, introductions=said)
-            finished(coordinator.hear(report, 0))
+            coordinator.hear(MemberReport("front", "m", member, 1, 1, coordinator.epoch, introductions=said), 0)
         monkeypatch.setattr(sharing, "MOST_HOLDERS", 35)
         shown = list(sharing._limits(coordinator, one.fleet.now(), 1000))
         assert [len(limit["holders"]) for limit in shown[-3:]] == [10, 10, 10]

@@ -18,10 +18,8 @@ from limiter.shadow import ShadowLimiter
 from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.config.sections import Fleet
-from proxy.counters import Counters
 from proxy.fleet.service import FleetService
 from proxy.observe.log_lines import ShareChange
-from proxy.slices import Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.manual_loop import ManualLoop
@@ -51,7 +49,6 @@ class LimitedProxy:
         self.fleet = FleetService(
             config,
             name,
-            partial(Slices(Counters(), self.clock).run, Work.FLEET),
             self.clock,
             lambda: 10**18 + ahead_ns + self.clock(),
             self.told.append,
