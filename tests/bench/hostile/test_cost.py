@@ -11,7 +11,7 @@ import pytest
 from bench.hostile.kinds import KINDS, MB, HostileKind
 from bench.hostile.trial import HostileStage, running
 
-SECONDS = 0.2
+SECONDS, _TRIES = 0.2, 20
 _LEFT_BEHIND = 48 * MB
 """Of kinds before: free, but not given back to the system yet, which takes 10 s (`proxy/runtime.py`)."""
 _IN_ORDER = sorted(KINDS, key=lambda kind: kind.bound)
@@ -43,7 +43,11 @@ def test_nor_with_several_processes(two_processes: HostileStage, kind: HostileKi
 
 
 def cost(stage: HostileStage, kind: HostileKind) -> int:
-    row = stage.attack(kind, SECONDS, rest=0)
-    assert row.did["opened"] > 0, "it attacked"
-    assert row.beside["publish"] > 0, "its neighbour was served meanwhile"
-    return row.peak - stage.memory_at_start
+    rows = [stage.attack(kind, SECONDS, rest=0)]
+    while (
+        not rows[-1].beside["publish"] and len(rows) < _TRIES
+    ):  # on a busy machine so short an attack may lack an answer
+        rows.append(stage.attack(kind, SECONDS, rest=0))
+    assert rows[-1].did["opened"] > 0, "it attacked"
+    assert rows[-1].beside["publish"] > 0, "its neighbour was served meanwhile"
+    return max(row.peak for row in rows) - stage.memory_at_start
