@@ -44,9 +44,8 @@ def test_nor_with_several_processes(two_processes: HostileStage, kind: HostileKi
 
 def cost(stage: HostileStage, kind: HostileKind) -> int:
     rows = [stage.attack(kind, SECONDS, rest=0)]
-    while (
-        not rows[-1].beside["publish"] and len(rows) < _TRIES
-    ):  # on a busy machine so short an attack may lack an answer
+    # On a busy machine so short an attack may be over before the neighbour has an answer.
+    while not rows[-1].beside["publish"] and len(rows) < _TRIES:
         rows.append(stage.attack(kind, SECONDS, rest=0))
     assert rows[-1].did["opened"] > 0, "it attacked"
     assert rows[-1].beside["publish"] > 0, "its neighbour was served meanwhile"
