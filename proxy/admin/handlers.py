@@ -175,6 +175,11 @@ _UNIT: Final = 512
 """Bytes of JSON that are a unit of work: names may be long, and escapes in them take 0.1 µs a byte."""
 
 
+def units_of(encoded: bytes) -> Iterator[None]:
+    """Yield once for each unit of work that it was to make some JSON."""
+    return repeat(None, 1 + len(encoded) // _UNIT)
+
+
 async def encoded_each(slices: Slices, values: Iterable[object]) -> list[bytes]:
     """Return the JSON of each value, made in slices of the loop."""
     encoded: list[bytes] = []
@@ -182,7 +187,7 @@ async def encoded_each(slices: Slices, values: Iterable[object]) -> list[bytes]:
     def units() -> Iterator[None]:
         for value in values:
             encoded.append(json_of(value))
-            yield from repeat(None, 1 + len(encoded[-1]) // _UNIT)
+            yield from units_of(encoded[-1])
 
     await slices.done(Work.REQUESTS, units())
     return encoded

@@ -176,6 +176,11 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self.end()
 
+    def goes_on(self, messages: int = 100) -> None:
+        """Return when so many further messages have come back."""
+        reached = len(self.received)
+        wait_for(lambda: len(self.received) > reached + messages)
+
     def end(self) -> None:
         self._over.set()
         for each in self._threads:
@@ -188,8 +193,7 @@ def test_clients_go_on_when_a_process_is_replaced(tmp_path: Path, broker: str) -
         for _ in range(2):
             proxy.take_over()
             proxy.admin.call(*CHANGE)
-            reached = len(load.received)
-            wait_for(lambda reached=reached: len(load.received) > reached + 100)  # type: ignore[misc]
+            load.goes_on()
         load.end()
         audited = [(each["who"], each["after"]) for each in proxy.admin.call("GET", "/sluice/audit")["changes"]]
         assert audited.count(("takeover", "took over from the process before")) == 2
@@ -256,8 +260,7 @@ def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: s
         failing = proxy.start("--takeover", "--listen", proxy.address, "--listen", taken_at)
         wait_for(lambda: failing.exit_code == 1, told=proxy.lines)
         wait_for(lambda: _may_be_changed(proxy))
-        reached = len(load.received)
-        wait_for(lambda: len(load.received) > reached + 100)
+        load.goes_on()
         load.end()
         assert load.troubles == []
         first = proxy.processes[0]
@@ -298,8 +301,7 @@ def test_new_process_that_is_killed_changes_nothing(tmp_path: Path, broker: str)
                 os.close(each)
             asking.close()
             wait_for(lambda: _may_be_changed(proxy))
-        reached = len(load.received)
-        wait_for(lambda: len(load.received) > reached + 100)
+        load.goes_on()
         proxy.take_over()
         load.end()
         assert load.troubles == []
@@ -317,8 +319,7 @@ def test_nonsense_of_a_new_process_changes_nothing(tmp_path: Path, broker: str) 
         with asking, suppress(BrokenPipeError, ConnectionResetError):
             asking.sendall(wrong * 1000 + b"x" * 1_000_000 + b"\n" + wrong)
         wait_for(lambda: _may_be_changed(proxy))
-        reached = len(load.received)
-        wait_for(lambda: len(load.received) > reached + 100)
+        load.goes_on()
         proxy.take_over()
         load.end()
         assert load.troubles == []
@@ -333,8 +334,7 @@ def test_killed_new_process_gives_its_clients_back(tmp_path: Path, broker: str) 
         after.kill()
         wait_for(lambda: "this one serves again" in before.log_path.read_text(), told=proxy.lines)
         wait_for(lambda: _may_be_changed(proxy))
-        reached = len(load.received)
-        wait_for(lambda: len(load.received) > reached + RATE)
+        load.goes_on(RATE)
         proxy.take_over()
         load.end()
         assert load.troubles == []

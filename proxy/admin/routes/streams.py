@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heappushpop
-from itertools import count, repeat
+from itertools import count
 from typing import TypedDict
 
 from aiohttp import web
@@ -28,6 +28,7 @@ from proxy.admin.handlers import (
     described,
     explaining,
     sent,
+    units_of,
 )
 from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, ShownShares, shown_in_force
 from proxy.admin.json_text import json_of
@@ -352,8 +353,6 @@ def _burst(rate: Rate | None) -> int | None:
 
 _LOOKED_AT_ONCE, _ORDERED_AT_ONCE = 10, 10
 """Streams in one unit of work; names of clients may have 4 KiB."""
-_SHOWN_BYTES = 1024
-"""Bytes of a stream's JSON for which its showing is another unit of work."""
 MOST_BYTES = 16 << 20
 """Bytes of an answer's streams. Six thousand ordinary ones have as many, or a few hundred with names of 4 KiB."""
 _PIECE = 64 << 10
@@ -448,7 +447,7 @@ class StreamRest:
             shown = json_of(view(stream, self._engine.clock()))
             if not views.add(shown):
                 return
-            yield from repeat(None, 1 + len(shown) // _SHOWN_BYTES)
+            yield from units_of(shown)
 
 
 class _Views:
