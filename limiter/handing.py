@@ -201,7 +201,8 @@ class HandedLimits:
         """Yield all that this process leaves at its end, when nothing passes any more."""
         for limiter in list(self._limiters.values()):
             now = clock()
-            if limiter.shares[0] and not limiter.is_full(now):
+            # The other part lacks the tokens of a full one; a limiter that is whole and full is as good as a new one.
+            if limiter.shares[0] and (limiter.shares[0] < WHOLE or not limiter.is_full(now)):
                 yield HandedShare(limiter.scope, limiter.shares[0], limiter.hand(0, now))
         for scope, balances in self._first.kept(clock()):
             yield HandedShare(scope, WHOLE, balances, is_unmade=True)

@@ -103,6 +103,7 @@ class Proxy:
         ended: Set when this process is to end.
         handovers: Lets the next process take over; None where that is not possible.
         has_limits_back: The process that has taken over has ended, and has left all limits and their file to this one.
+        has_limits: Held while limits and their file change hands.
         metrics_address: `host:port` of the address that serves metrics alone; None without one.
     """
 
@@ -124,6 +125,7 @@ class Proxy:
         self._successor = successor
         self.ended = asyncio.Event()
         self.has_limits_back = False
+        self.has_limits = asyncio.Lock()
         self._is_to_end = False
         self.handovers = self._make_handovers()
         counters = Counters()
@@ -335,7 +337,8 @@ class Proxy:
         await successor.serves()
         took = Action(ActionKind.DRAIN, "", "took over from the process before")
         self.service.note(took, Principal(DrainCause.TAKEOVER, ""))
-        await self.sharing.end()
+        async with self.has_limits:
+            await self.sharing.end()
         structlog.get_logger().info("takeover is over: the process before has ended")
         if self.handovers is not None:
             self.handovers.start()
@@ -401,10 +404,11 @@ class Proxy:
         if self.policy_topic is not None:
             await self.policy_topic.stop()
         self.intervals.stop()
-        await self.sharing.leave()
-        is_replaced = self.handovers is not None and self.handovers.is_under_way and not self.has_limits_back
-        if not is_replaced and not self.sharing.is_on:
-            await asyncio.to_thread(self.kept.leave_balances, list(self.engine.registry.limiters.values()))
+        async with self.has_limits:
+            await self.sharing.leave()
+            is_replaced = self.handovers is not None and self.handovers.is_under_way and not self.has_limits_back
+            if not is_replaced and not self.sharing.is_on:
+                await asyncio.to_thread(self.kept.leave_balances, list(self.engine.registry.limiters.values()))
         is_whole = await asyncio.to_thread(self.access.close)
         troubles = [str(state.reason) for state in self.access.degraded()]
         if troubles or not is_whole:
@@ -656,23 +660,25 @@ class Handed:
 
     async def lend(self) -> Sockets:
         """Lend the policy store; return the listening sockets."""
+        self._proxy.has_limits_back = False
         await self._proxy.kept.lend()
         return self._proxy.addresses.sockets()
 
     async def give(self) -> None:
         """Accept no more, and share all limits."""
-        self._is_given, self._proxy.has_limits_back = True, False
+        self._is_given = True
         self._proxy.addresses.pause()
         self._proxy.sharing.begin(self._link, has_all=True)
 
     async def take_back(self) -> None:
         """Undo `lend`, `give` and `leave`."""
-        try:
-            if self._is_given:
-                await self._proxy.sharing.end()
-                self._proxy.has_limits_back = True
-        finally:
-            is_back = await self._proxy.kept.take_back(is_as_lent=not self._is_given)
+        async with self._proxy.has_limits:
+            try:
+                if self._is_given:
+                    await self._proxy.sharing.end()
+                    self._proxy.has_limits_back = True
+            finally:
+                is_back = await self._proxy.kept.take_back(is_as_lent=not self._is_given)
         if is_back and self._is_given:
             await self._proxy.follow_to_the_end()
         if self._is_given:
@@ -687,7 +693,8 @@ class Handed:
     async def release(self) -> None:
         """Listen no more, and have each limit whole."""
         self._proxy.addresses.leave()
-        if not self._proxy.sharing.has_left:
-            await self._proxy.sharing.end()
-            self._proxy.has_limits_back = True
-            await self._proxy.kept.take_back_balances()
+        async with self._proxy.has_limits:
+            if not self._proxy.sharing.has_left:
+                await self._proxy.sharing.end()
+                self._proxy.has_limits_back = True
+                await self._proxy.kept.take_back_balances()

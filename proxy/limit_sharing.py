@@ -4,17 +4,22 @@ Both have the same policies: the one that has taken over has the store, and tell
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Final
 
 import structlog
 
-from limiter.handing import LOOK_S, HandedLimits
+from limiter.handing import LOOK_S, HandedLimits, HandedShare
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoredChange
 from proxy.runtime import Tasks
 from proxy.session.engine import Engine
 from proxy.slices import Work
 from proxy.takeover import SocketLink
+
+ANSWER_S: Final = 5.0
+"""Seconds in which the process before takes what this one leaves, or leaves all itself."""
 
 
 class LimitSharing:
@@ -57,8 +62,8 @@ class LimitSharing:
             )
 
     async def end(self) -> None:
-        """Have each limit whole: the other process has ended."""
-        if self._shared is not None:
+        """Have each limit whole, as the other process has ended; nothing once this one has left it all that it had."""
+        if self._shared is not None and not self.has_left:
             over, self._shared, self._before = self._shared[0].over, None, None
             self._looks.cancel()
             registry, empty_since = self._engine.registry, None if over is None else over.empty_since
@@ -66,14 +71,31 @@ class LimitSharing:
             await self._engine.slices.done(Work.POLICIES, units)
 
     async def leave(self) -> None:
-        """Give the other process what is left of each limit: this one ends. If that one has done so, all stays here."""
+        """Give the other process what is left of each limit: this one ends. If that one has done so, all stays here.
+
+        Where both leave at the same time, neither has seen the other's word, and all stays with the one that has taken
+        over: it waits for the other one's answer, and takes back what it has given.
+        """
         self._looks.cancel()
-        if self._shared is not None and self._shared[0].over is not None:
-            await self.end()
-        if self._shared is not None:
-            link, limits = self._shared
+        if self._shared is None:
+            return
+        link, limits = self._shared
+        if link.over is None:
             self.has_left = True
-            await link.leave(limits.leave(self._engine.clock), self._engine.registry.first.empty_since)
+            given = list[HandedShare]()
+            shares = limits.leave(self._engine.clock)
+            empty_since = self._engine.registry.first.empty_since
+            await link.leave(shares if self._before is None else _noted(shares, given), empty_since)
+            if self._before is None:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(link.has_answered.wait(), ANSWER_S)
+            if link.over is None:
+                return
+            for share in given:
+                limits.left(share, self._engine.clock())
+            self.has_left = False
+        await self.end()
 
     async def _look(self, limits: HandedLimits, awaiting: SocketLink | None) -> None:
         """Look at all limits again and again, and give the process that awaits the end of this one a sign of life."""
@@ -82,3 +104,9 @@ class LimitSharing:
                 awaiting.beat()
             await asyncio.sleep(LOOK_S)
             await self._engine.slices.done(Work.POLICIES, limits.look())
+
+
+def _noted(shares: Iterable[HandedShare], given: list[HandedShare]) -> Iterator[HandedShare]:
+    for share in shares:
+        given.append(share)
+        yield share

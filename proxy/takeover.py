@@ -272,11 +272,14 @@ class SocketLink:
         connection: Its socket, not blocking.
 
     Attributes:
-        over: The last message of the other process about its limits; None before.
+        over: The last message of the other process about its limits; None before its word that it ends.
+        has_answered: Set when that word has come, or the connection has ended.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self.over: _Over | None = None
+        self._over: _Over | None = None
+        self.has_answered = asyncio.Event()
         self._socket = connection
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -309,7 +312,11 @@ class SocketLink:
                     line = await self._reader.readline()
                 except ValueError:  # longer than any that this version sends
                     continue
+                except OSError:
+                    self.has_answered.set()
+                    raise
                 if not line.endswith(b"\n"):
+                    self.has_answered.set()
                     break
                 if (word := self._take(line)) is not None:
                     return word
@@ -394,9 +401,12 @@ class SocketLink:
         now = time.monotonic_ns()
         match message:
             case _Word(word):
+                if word.encode() == ENDS:  # not before: `release` begins in the turn in which `over` shows
+                    self.over = self._over
+                    self.has_answered.set()
                 return word.encode()
             case _Over():
-                self.over = message
+                self._over = message
             case _Ask(scope, waiting) if self._limits is not None:
                 self._limits.asked(Scope(*scope), waiting, now)
             case _Hand() if self._limits is not None:
