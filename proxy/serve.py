@@ -26,6 +26,9 @@ from proxy.takeover import START_S, Door, Successor, TakeoverError
 
 _LOOK_S = 0.2
 """Seconds between two looks at a process that was started to take over."""
+_AWAITED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+"""Signals that wait until a process which starts can do as they say. Their defaults would kill it when it has taken the
+balances that the run before has left, and they would be lost."""
 
 
 class Parent(Protocol):
@@ -86,7 +89,11 @@ def run(
     set_up_runtime()
     raise_limit()
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
-    uvloop.run(_serve(source, parent, successor, given))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    try:
+        uvloop.run(_serve(source, parent, successor, given))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 async def _serve(
@@ -129,6 +136,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
             if parent is None
             else partial(proxy.terminate, DrainCause.REPLACED),
         )
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         listen, admin = await proxy.start()
         addresses = {"listen": listen, "admin": admin, "metrics": proxy.metrics_address}
         files = {"access_log": config.access_log.dir, "policies": config.policies.store}

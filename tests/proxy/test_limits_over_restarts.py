@@ -83,6 +83,23 @@ def test_process_killed_50_times_passes_its_rate_and_no_burst(tmp_path: Path) ->
     _run_often(tmp_path, ["kill"] * 50)
 
 
+def test_signal_in_a_start_keeps_the_balances(tmp_path: Path) -> None:
+    """It comes when the process has taken them and reads thousands of limits, and cannot do as it says yet."""
+    topics = {f"persistent://public/default/{number}": {"publish": {"messages": 9}} for number in range(2000)}
+    with running_broker() as (_, address), in_place(tmp_path, address, limits={"topics": topics}) as proxy:
+        assert proxy.processes[0].stop() == 0
+        file = tmp_path / "state" / "front.limits"
+        left = file.read_bytes()
+        assert b'"left":' in left
+        starts = proxy.start()
+        while file.read_bytes() == left:  # the shortest time from then is what is tried
+            pass
+        os.kill(starts.pid, signal.SIGTERM)
+        wait_for(lambda: starts.exit_code is not None, told=proxy.lines)
+        assert starts.exit_code == 0
+        assert b'"left":' in file.read_bytes()
+
+
 @contextmanager
 def _small_disk(folder: Path) -> Iterator[None]:
     """A folder with a file system of its own, which a few files fill."""
