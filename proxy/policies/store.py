@@ -26,6 +26,7 @@ import os
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -63,6 +64,7 @@ PRAGMA user_version = {_VERSION};
 """
 _LAST_OF_OWNER = "(SELECT max(number) FROM audit WHERE owner = ?)"
 _PATIENCE_S = 2.0
+_RELEASE_S, _LOOK_S = 5.0, 0.01
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the files made there are in a folder of their own
 _PAGES_IN_A_STEP = 100
 """Pages of 4 KiB that SQLite copies in a fraction of a millisecond."""
@@ -370,6 +372,7 @@ class Store:
         """
         if self._path is None or self._is_open:
             return
+        _await_release(self._path)
         copy = _copy_of(self._path, _VERSION)
         if is_as_lent and _version_at(self._path) > _VERSION and copy.exists():
             restore(copy, self._path)
@@ -699,6 +702,17 @@ def _is_in_use(path: Path) -> bool:
         except OSError:
             return True
     return False
+
+
+def _await_release(path: Path) -> None:
+    """Wait a while until no process has the store open.
+
+    The system closes the files of a process that is killed one after the other: who sees the end of a connection to it
+    may find its lock still there.
+    """
+    until = time.monotonic() + _RELEASE_S
+    while _is_in_use(path) and time.monotonic() < until:
+        time.sleep(_LOOK_S)
 
 
 def _audited(key: tuple[str, str, str], *bodies: str | None) -> StoredChange | Action:

@@ -1,6 +1,7 @@
 """A store goes to the next version and back; the next versions are planted, as none is there yet."""
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -135,6 +136,15 @@ def test_store_lent_to_a_later_version_comes_back_as_it_was(path: Path, monkeypa
         lent.take_back(is_as_lent=True)
         assert lent.read(ONE) == "body"
         lent.write([StoredChange(ONE, "body", "new")], 3, "ann", "")
+
+
+def test_store_that_a_killed_process_still_has_is_awaited(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Store(path)) as lent:
+        lent.lend()
+        with closing(Store(path)) as later:
+            monkeypatch.setattr(time, "sleep", lambda _: later.close())
+            lent.take_back(is_as_lent=False)
+        assert lent.read(ONE) == "body"
 
 
 def test_changes_of_a_later_version_are_not_undone(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
