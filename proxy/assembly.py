@@ -102,8 +102,7 @@ class Proxy:
         config: The configuration without its limits, which the service keeps.
         ended: Set when this process is to end.
         handovers: Lets the next process take over; None where that is not possible.
-        has_limits_back: The process that has taken over has ended, and has left all limits and their file to this one.
-        has_limits: Held while limits and their file change hands.
+        limits: Says whether the limits and their file are this process's to leave to the next run.
         metrics_address: `host:port` of the address that serves metrics alone; None without one.
     """
 
@@ -124,8 +123,7 @@ class Proxy:
         self._tasks, self._ends = Tasks(), Tasks()
         self._successor = successor
         self.ended = asyncio.Event()
-        self.has_limits_back = False
-        self.has_limits = asyncio.Lock()
+        self.limits = Holding()
         self._is_to_end = False
         self.handovers = self._make_handovers()
         counters = Counters()
@@ -324,7 +322,7 @@ class Proxy:
             raise StartError(f"takeover: {error}") from None
         self._refuse_if_ended()
         if successor.is_alone:
-            self.engine.registry.first.empty_at(self.engine.clock())
+            await asyncio.to_thread(self.kept.take_left)
         else:
             self.sharing.begin(successor.link, has_all=False)
 
@@ -337,7 +335,7 @@ class Proxy:
         await successor.serves()
         took = Action(ActionKind.DRAIN, "", "took over from the process before")
         self.service.note(took, Principal(DrainCause.TAKEOVER, ""))
-        async with self.has_limits:
+        async with self.limits.changing:
             await self.sharing.end()
         structlog.get_logger().info("takeover is over: the process before has ended")
         if self.handovers is not None:
@@ -404,11 +402,12 @@ class Proxy:
         if self.policy_topic is not None:
             await self.policy_topic.stop()
         self.intervals.stop()
-        async with self.has_limits:
+        async with self.limits.changing:
             await self.sharing.leave()
-            is_replaced = self.handovers is not None and self.handovers.is_under_way and not self.has_limits_back
-            if not is_replaced and not self.sharing.is_on:
-                await asyncio.to_thread(self.kept.leave_balances, list(self.engine.registry.limiters.values()))
+            if not self.limits.are_given and not self.sharing.is_on:
+                limiters = list(self.engine.registry.limiters.values())
+                await asyncio.to_thread(self.kept.leave_balances, limiters, is_awaited=self.limits.are_awaited)
+                self.limits.are_left = True
         is_whole = await asyncio.to_thread(self.access.close)
         troubles = [str(state.reason) for state in self.access.degraded()]
         if troubles or not is_whole:
@@ -641,6 +640,21 @@ def may_be_taken_over(config: Config) -> bool:
     return config.fleet is None and config.processes == 1
 
 
+class Holding:
+    """Who has the limits of a process, and the file of their balances, as one takes over from the other.
+
+    Attributes:
+        changing: Held while they change hands.
+        are_awaited: The next process has begun, and serves only when it is given them, or has seen the end of this one.
+        are_given: The process that has taken over has a part of them, or all.
+        are_left: They are left to the next run, in the file.
+    """
+
+    def __init__(self) -> None:
+        self.changing = asyncio.Lock()
+        self.are_awaited = self.are_given = self.are_left = False
+
+
 class Handed:
     """The parts of a process that the next one takes, see `Predecessor` in `proxy/takeover.py`.
 
@@ -660,25 +674,32 @@ class Handed:
 
     async def lend(self) -> Sockets:
         """Lend the policy store; return the listening sockets."""
-        self._proxy.has_limits_back = False
+        self._proxy.limits.are_awaited = True
         await self._proxy.kept.lend()
         return self._proxy.addresses.sockets()
 
     async def give(self) -> None:
         """Accept no more, and share all limits."""
-        self._is_given = True
-        self._proxy.addresses.pause()
-        self._proxy.sharing.begin(self._link, has_all=True)
+        async with self._proxy.limits.changing:
+            if self._proxy.limits.are_left:  # this process is about to end, and the next one will see that
+                await asyncio.Event().wait()
+            self._proxy.limits.are_awaited = False
+            self._is_given = self._proxy.limits.are_given = True
+            self._proxy.addresses.pause()
+            self._proxy.sharing.begin(self._link, has_all=True)
 
     async def take_back(self) -> None:
         """Undo `lend`, `give` and `leave`."""
-        async with self._proxy.has_limits:
+        async with self._proxy.limits.changing:
+            self._proxy.limits.are_awaited = False
             try:
                 if self._is_given:
                     await self._proxy.sharing.end()
-                    self._proxy.has_limits_back = True
+                    self._proxy.limits.are_given = self._proxy.sharing.has_left
             finally:
                 is_back = await self._proxy.kept.take_back(is_as_lent=not self._is_given)
+                if not self._proxy.limits.are_left:
+                    await self._proxy.kept.take_back_balances()
         if is_back and self._is_given:
             await self._proxy.follow_to_the_end()
         if self._is_given:
@@ -693,8 +714,8 @@ class Handed:
     async def release(self) -> None:
         """Listen no more, and have each limit whole."""
         self._proxy.addresses.leave()
-        async with self._proxy.has_limits:
+        async with self._proxy.limits.changing:
             if not self._proxy.sharing.has_left:
                 await self._proxy.sharing.end()
-                self._proxy.has_limits_back = True
+                self._proxy.limits.are_given = False
                 await self._proxy.kept.take_back_balances()

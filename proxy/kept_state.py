@@ -36,31 +36,44 @@ class KeptState:
 
     def __init__(self, config: Config, run: str, counters: Counters, *, is_takeover: bool) -> None:
         self._config = config
+        self._counters = counters
         self.store = _open_store(config)
         self._balances = None if config.drain.state is None else _take_balances(config, config.drain.state, run)
-        if self._balances is not None and not is_takeover:
-            counters.limit_state[self._balances.found] = 1
-            _log_found(self._balances, config.drain.state)
+        if not is_takeover:
+            self._report_found()
 
     @property
     def first_balances(self) -> FirstBalances | None:
         """The balances with which this run begins; None: all buckets are full."""
         return None if self._balances is None else self._balances.first
 
+    def take_left(self) -> None:
+        """Begin with what the run before has left in the file: it has ended before the two could share its limits.
+
+        It may be called in a thread.
+        """
+        if self._balances is not None:
+            self._balances.take_again()
+            self._report_found()
+
     def serve(self) -> None:
         """Note that this run serves from now on, and has balances of its own to leave."""
         if self._balances is not None:
             self._balances.serve()
 
-    def leave_balances(self, limiters: Iterable[Limiter]) -> None:
+    def leave_balances(self, limiters: Iterable[Limiter], *, is_awaited: bool = False) -> None:
         """Leave the balances to the next run; or those that were found, if this run never served.
 
         It may be called in a thread.
+
+        Args:
+            limiters: All limiters.
+            is_awaited: The next run has begun, and serves only when it has seen the end of this one.
         """
         if self._balances is None:
             return
         try:
-            count = self._balances.end(limiters)
+            count = self._balances.end(limiters, is_awaited=is_awaited)
         except (OSError, StateError) as error:
             structlog.get_logger().error(
                 "balances of limits are not kept: the next run begins with empty buckets",
@@ -76,7 +89,7 @@ class KeptState:
         await asyncio.to_thread(self.store.lend)
 
     async def take_back(self, *, is_as_lent: bool) -> bool:
-        """Use the policy store and the file of balances again: the process that was to take over has ended.
+        """Use the policy store again: the process that was to take over has ended.
 
         Args:
             is_as_lent: That process has changed no policy.
@@ -93,7 +106,6 @@ class KeptState:
                 "policies cannot be changed until a restart: the store cannot be opened after a takeover that failed",
                 error=str(error),
             )
-        await self.take_back_balances()
         return is_back
 
     async def take_back_balances(self) -> None:
@@ -111,6 +123,11 @@ class KeptState:
         if config.policies.store is None and config.policy_topic is None:
             lost.append("limits and blocks set at run time (policies.store)")
         return lost
+
+    def _report_found(self) -> None:
+        if self._balances is not None:
+            self._counters.limit_state[self._balances.found] = 1
+            _log_found(self._balances, self._config.drain.state)
 
 
 def _open_store(config: Config) -> Store:

@@ -28,7 +28,7 @@ from typing import Literal
 import msgspec
 
 from limiter.limiter import LeftBalances, Limiter, Scope
-from limiter.restart import FirstBalances, at
+from limiter.restart import FirstBalances, Left, at
 from limiter.token_bucket import LeftBalance, Rate
 from proxy.files import open_regular, read_file, replacing
 
@@ -136,6 +136,15 @@ class LimitState:
         """Note that this run serves from now on: it must leave its own balances, and never those that it found."""
         self._before = None
 
+    def take_again(self) -> None:
+        """Begin with what the run before has left since, which had not ended; without any, with empty buckets."""
+        with _locked(self._path):
+            head = _head_of(self._path)
+            if head is None or head.run != self._run:
+                self._take()
+        if self.found != "loaded":
+            self.first.empty_at(self._clock())
+
     def take_back(self) -> None:
         """Put the mark of this run back: a run that was to go on has ended before it served.
 
@@ -145,13 +154,14 @@ class LimitState:
         with _locked(self._path):
             self._put(_sealed([self._encoded(None)]))
 
-    def end(self, limiters: Iterable[Limiter]) -> int | None:
+    def end(self, limiters: Iterable[Limiter], *, is_awaited: bool = False) -> int | None:
         """Leave the balances of this run; or, if it never served, leave the file as it was found.
 
         To be called when nothing passes any more. It may be called in a thread.
 
         Args:
             limiters: All limiters.
+            is_awaited: The next run may have taken the file, and serves only when it has seen the end of this one.
 
         Returns:
             The number of limiters with balances; None if this run never served.
@@ -166,7 +176,7 @@ class LimitState:
             pieces, count = self._pieces(limiters)
         with _locked(self._path):
             head = _head_of(self._path)
-            if head is None or head.run != self._run:
+            if not is_awaited and (head is None or head.run != self._run):
                 if self._unmarked and not self._path.exists():
                     raise StateError(f"when this run began: {self._unmarked}")
                 raise StateError("another run of the same proxy_id has begun since, or its file was removed")
@@ -180,7 +190,7 @@ class LimitState:
         """Read the file, and replace it by the mark of this run, so that no other run takes it as well."""
         try:
             self._before = read_file(self._path, MOST_STATE)
-            self.first = self._balances(self._before)
+            self._load(self._before)
         except FileNotFoundError:
             pass
         except (OSError, StateError) as error:
@@ -192,15 +202,15 @@ class LimitState:
                 raise
             # A file that is still there could be taken again, by a run after this one.
             self._path.unlink(missing_ok=True)
-            self.first = FirstBalances(empty_since=self._clock())
+            self.first.empty_at(self._clock())
             self._unmarked = f"it cannot be written: {error.strerror}"
             self._refuse(f"{self._unmarked}; make room, or the next run begins empty as well")
 
     def _refuse(self, why: str) -> None:
         self.found, self.detail = "refused", why
 
-    def _balances(self, content: bytes) -> FirstBalances:
-        """Return the balances in a file.
+    def _load(self, content: bytes) -> None:
+        """Have the run begin with the balances in a file.
 
         Raises:
             StateError: If there are none, or they cannot be used.
@@ -214,17 +224,15 @@ class LimitState:
         left = head.left
         if left is None:
             self.found, self.detail = "killed", f"run {head.run} was killed, or has not ended yet"
-            return self.first
+            return
         if left.shared != self._shared:
             raise StateError("the run before shared other levels of limits in a fleet")
         now = self._clock()
         is_placed = bool(left.machine) and left.machine == self._machine and left.at_ns <= now
         left_at = left.at_ns if is_placed else now
-        balances = dict(_not_full(lines, left_at, now))
+        balances: Left = {scope: (each, left_at) for scope, each in _not_full(lines, left_at, now)}
+        self.first.replace(balances, None if left.empty_for_ns is None else left_at - max(0, left.empty_for_ns))
         self.found, self.detail = "loaded", f"of {left.limiters} limiters, left by run {head.run}"
-        return FirstBalances(
-            balances, left_at, None if left.empty_for_ns is None else left_at - max(0, left.empty_for_ns)
-        )
 
     def _pieces(self, limiters: Iterable[Limiter]) -> tuple[list[bytes], int]:
         """Return the file with the present balances, in pieces, and the number of limiters with balances."""

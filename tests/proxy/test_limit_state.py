@@ -84,6 +84,21 @@ def test_balances_are_loaded_once(runs: Runs) -> None:
     assert (runs.began_with(third), runs.began_with(third, "full")) == (0, 0)
 
 
+@pytest.mark.parametrize(("has_left", "balance"), [(True, -3), (False, 0)], ids=["in order", "by a kill"])
+def test_balances_that_come_before_a_run_serves_are_taken(runs: Runs, *, has_left: bool, balance: int) -> None:
+    """The run before ends while this one is about to take over from it."""
+    before, waiting = runs.serve(), runs.start()
+    first = waiting.first
+    if has_left:
+        before.end([runs.limiter(-5)], is_awaited=True)
+    runs.clock.advance(0.2)
+    waiting.take_again()
+    assert waiting.found == ("loaded" if has_left else "killed")
+    assert waiting.first is first
+    assert runs.began_with(waiting) == balance
+    assert runs.start().found == "killed"
+
+
 def test_killed_run_makes_the_next_one_begin_empty(runs: Runs) -> None:
     runs.left()
     runs.serve()

@@ -20,6 +20,7 @@ import yaml
 
 from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import TetheredProcess, free_port
+from proxy.limit_state import LimitState
 from proxy.policies.bodies import kept_as_own
 from proxy.takeover import ABORT, GO, READY, SERVES, Door, Successor
 from tests.compliance.real_log import judged_compliant
@@ -407,6 +408,29 @@ def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: 
                 asking.close()
                 producer(proxy.topic).send(b"1")
         wait_for(lambda: proxy.admin.is_ready("/readyz"))
+
+
+def test_balances_go_on_when_a_process_ends_before_go(tmp_path: Path, broker: str) -> None:
+    """The test is the new process, which gets no `go`; then the one before, which has left balances meanwhile."""
+    with in_place(tmp_path, broker) as proxy:
+        asking, descriptors = _offered(proxy)
+        for each in descriptors:
+            os.close(each)
+        assert proxy.processes[0].stop() == 0
+        asking.close()
+        kept = "balances of limits are kept for the next run"
+        assert kept in proxy.processes[0].log_path.read_text()
+        with asked(proxy) as (new, asking):
+            asking.sendall(b'{"v":1,"names":[]}')
+            assert asking.recv(1) == READY
+            before = LimitState(proxy.door.folder, "front", "before", (), time.monotonic_ns)
+            before.serve()
+            before.end([])
+            asking.close()
+            wait_for(lambda: proxy.admin.is_ready("/readyz"))
+            assert "limits go on with the balances of the run before" in new.log_path.read_text()
+            assert new.stop() == 0
+        assert kept in new.log_path.read_text()
 
 
 def test_process_that_is_given_up_ends(tmp_path: Path, broker: str) -> None:
