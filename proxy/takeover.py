@@ -63,7 +63,7 @@ START_S: Final = 60.0
 ABORT_S: Final = 10.0
 """Seconds in which a new process that is given up must end; then its files are tried all the same."""
 SERVE_S: Final = 10.0
-"""Seconds for its first accept, after which it counts as serving: it has all that it needs."""
+"""Seconds for its first accept, after which it is reported. It has the ports, but no client leaves until it serves."""
 _RETRY_S: Final = 0.1
 _VERSION: Final = 1
 _MOST_ASKING: Final = 8
@@ -196,10 +196,12 @@ class Handover:
         await self._link.open()
         self._link.beat()  # a process that hangs before its first one is taken for one of a version that gives none
         try:
-            if await self._link.hear(SERVE_S) != SERVES:
-                raise TakeoverError("the new process has ended before it served")
+            word = await self._link.hear(SERVE_S)
         except TimeoutError:
             structlog.get_logger().warning("takeover: the new process is slow to serve", after_s=SERVE_S)
+            word = await self._link.hear(float("inf"))
+        if word != SERVES:
+            raise TakeoverError("the new process has ended before it served")
         return True
 
 
