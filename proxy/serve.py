@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import structlog
@@ -26,6 +27,9 @@ from proxy.takeover import START_S, Door, Successor, TakeoverError
 
 _LOOK_S = 0.2
 """Seconds between two looks at a process that was started to take over."""
+_OF_BEFORE = "TAKEOVER_SOCKET"
+"""A variable for the next process: the socket at which this one is found, though the next one has another `proxy_id` or
+`drain.state`."""
 _AWAITED = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 """Signals that wait until a process which starts can do as they say. Their defaults would kill it when it has taken the
 balances that the run before has left, and they would be lost."""
@@ -62,7 +66,11 @@ def successor_of(config: Config) -> Successor | None:
     if config.drain.state is None:
         raise StartError("takeover: needs drain.state, the folder by which the running process is found")
     try:
-        return Successor.ask(Door(config.drain.state, config.proxy_id), config.drain.timeout + config.linger + START_S)
+        door = Door(config.drain.state, config.proxy_id)
+        if _OF_BEFORE in os.environ:
+            path = Path(os.environ.pop(_OF_BEFORE))
+            door = Door(path.parent, path.stem)
+        return Successor.ask(door, config.drain.timeout + config.linger + START_S)
     except TakeoverError as error:
         raise StartError(f"takeover: {error}") from None
 
@@ -188,7 +196,10 @@ async def _start_next(proxy: Proxy) -> None:
         log.error("no takeover: it needs drain.state, and is not possible in a fleet or with `processes`")
         return
     command = [*sys.orig_argv, *(["--takeover"] if "--takeover" not in sys.orig_argv else [])]
+    config = proxy.config
+    assert config.drain.state is not None, "else no process can take over"
     environment = {name: value for name, value in os.environ.items() if name != "WATCHDOG_PID"}
+    environment[_OF_BEFORE] = str(Door(config.drain.state, config.proxy_id).path)
     start = partial(subprocess.Popen[bytes], command, env=environment, stdin=subprocess.DEVNULL)
     try:
         process = await asyncio.to_thread(start)

@@ -504,6 +504,20 @@ def test_signal_replaces_and_two_at_once_take_turns(tmp_path: Path, broker: str)
         assert load.troubles == []
 
 
+def test_signal_applies_another_name_and_state_folder(tmp_path: Path, broker: str) -> None:
+    with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
+        file, door = tmp_path / "sluice.yaml", Door(tmp_path / "other", "renamed.v2")
+        changed = yaml.safe_load(file.read_text()) | {"proxy_id": door.proxy_id}
+        changed["drain"]["state"] = str(door.folder)
+        file.write_text(yaml.safe_dump(changed))
+        os.kill(proxy.processes[0].pid, signal.SIGUSR2)
+        wait_for(lambda: "takeover is over" in proxy.lines(), told=proxy.lines)
+        with closing(door.connect(PATIENCE_S) or socket.socket()) as asking:
+            assert asking.getpeername()
+        load.end()
+        assert load.troubles == []
+
+
 def test_process_starts_as_usual_when_none_runs(tmp_path: Path, broker: str) -> None:
     with in_place(tmp_path, broker) as proxy:
         proxy.processes[0].kill()
