@@ -1,6 +1,6 @@
 # The image of the compliance job and the report, and of Spark's executors: Spark, Java and the wheel; no compiler, no
 # pip, no root; any user may run it. Reproducible as the proxy's image is.
-ARG PYTHON=python:3.11-slim-bookworm
+ARG PYTHON=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON} AS build
 ENV PYTHONHASHSEED=0
