@@ -10,6 +10,9 @@ RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r 
 RUN python -m venv /opt/sbom && /opt/sbom/bin/pip install --require-hashes -r requirements/sbom.lock
 RUN python -m venv --without-pip /opt/sluice && \
     /opt/build/bin/pip --python /opt/sluice install --no-compile --require-hashes -r requirements/report.lock
+# The commit's, as `git describe` says it: the image has no history to ask.
+ARG VERSION=0.dev0
+ENV SETUPTOOLS_SCM_PRETEND_VERSION=${VERSION}
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy

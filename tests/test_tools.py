@@ -102,12 +102,33 @@ def run_tool(tmp_path, path, *words):
     return done.returncode, done.stderr, calls.read_text().splitlines()
 
 
+def with_tag(path, tag):
+    """That PATH with a Git whose commit has a tag."""
+    git = Path(path) / "git"
+    git.write_text(f"#!/bin/sh\necho {tag}\n")
+    git.chmod(0o755)
+    return path
+
+
 @pytest.mark.parametrize("engine", ["docker", "buildah"])
-def test_images_of_a_release_are_built_on_their_own_base(tmp_path, engine):
-    code, said, calls = run_tool(tmp_path, programs(tmp_path / "bin", engine), "tools/images", "--release")
+def test_images_of_a_release_have_its_tag_and_their_own_base(tmp_path, engine):
+    path = with_tag(programs(tmp_path / "bin", engine), "v1.2.3")
+    code, said, calls = run_tool(tmp_path, path, "tools/images", "--release")
     assert code == 0, said
-    assert [call.rpartition("--tag ")[2].split(":")[0] for call in calls] == ["sluice", "sluice-compliance"]
-    assert all(call.startswith(f"{engine} build --pull --tag ") for call in calls)
+    assert [call.rpartition("--tag ")[2].split()[0] for call in calls] == ["sluice:1.2.3", "sluice-compliance:1.2.3"]
+    assert all(call.startswith(f"{engine} build --pull --build-arg VERSION=1.2.3 --tag ") for call in calls)
+
+
+@pytest.mark.parametrize("tag", ["", "vnext"])
+@pytest.mark.parametrize(
+    "words", [["tools/images"], ["tools/release", "--without-python", "3.12", "--without-python", "3.13"]]
+)
+def test_release_of_a_commit_without_a_version_is_refused(tmp_path, tag, words):
+    path = with_tag(programs(tmp_path / "bin", "docker", "python3.11"), tag)
+    code, said, calls = run_tool(tmp_path, path, words[0], *(words[1:] or ["--release"]))
+    assert code == 1
+    assert said == f"{words[0]}: this commit has {tag or 'no tag'}, and not one of a version: tag it v1.2.3\n"
+    assert [call for call in calls if call.startswith("docker")] == []
 
 
 def test_images_say_their_one_base_which_has_a_digest():
