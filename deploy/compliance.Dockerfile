@@ -10,9 +10,6 @@ RUN python -m venv /opt/build && /opt/build/bin/pip install --require-hashes -r 
 RUN python -m venv /opt/sbom && /opt/sbom/bin/pip install --require-hashes -r requirements/sbom.lock
 RUN python -m venv --without-pip /opt/sluice && \
     /opt/build/bin/pip --python /opt/sluice install --no-compile --require-hashes -r requirements/report.lock
-# The commit's, as `git describe` says it: the image has no history to ask.
-ARG VERSION=0.dev0
-ENV SETUPTOOLS_SCM_PRETEND_VERSION=${VERSION}
 COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY sluice sluice
 COPY proxy proxy
@@ -23,7 +20,10 @@ COPY limiter limiter
 COPY fleet fleet
 COPY accesslog accesslog
 COPY adminrest adminrest
-RUN PATH=/opt/build/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && \
+# The tag's: the image has no history to ask, and the list of packages reads it here.
+ARG VERSION=0.dev0
+RUN sed -i "s/^dynamic = .*/version = \"$VERSION\"/" pyproject.toml && \
+    PATH=/opt/build/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && \
     /opt/build/bin/pip --python /opt/sluice install --no-compile --no-deps dist/*.whl && \
     /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
         --output-file /opt/sluice/sbom.cdx.json /opt/sluice && \

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -129,6 +130,15 @@ def test_release_of_a_commit_without_a_version_is_refused(tmp_path, tag, words):
     assert code == 1
     assert said == f"{words[0]}: this commit has {tag or 'no tag'}, and not one of a version: tag it v1.2.3\n"
     assert [call for call in calls if call.startswith("docker")] == []
+
+
+def test_images_have_the_version_that_they_are_given(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    for file in ("Dockerfile", "deploy/compliance.Dockerfile"):
+        (command,) = re.findall(r"^RUN (sed -i .* pyproject.toml) && ", (ROOT / file).read_text(), re.MULTILINE)
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, env=os.environ | {"VERSION": "1.2.3"}, check=True)
+        assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["version"] == "1.2.3"
+        shutil.copy(ROOT / "pyproject.toml", tmp_path)
 
 
 def test_images_say_their_one_base_which_has_a_digest():
