@@ -158,3 +158,5 @@ def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, images:
         assert {"msgspec", "pydantic"} <= {part["name"] for part in said["components"]}
     assert not [*(images["sluice"].root / "opt/sluice").rglob("pip")]
     assert [*(images["sluice"].root / "opt/sluice").rglob("*mypyc*.so")], "compiled"
+    by_hash = {file.read_bytes()[4] for file in (images["sluice"].root / "opt/sluice/lib").rglob("*.pyc")}
+    assert by_hash == {1}, "no byte code has a time"
