@@ -1,7 +1,7 @@
 # The proxy's image: no Spark, no load generator's client, no compiler, no pip, no root; any user may run it.
-# Two builds of one commit on one base have the same /opt/sluice. A tag is for trials: a release names its base by digest,
-# --build-arg PYTHON=python@sha256:…, which tools/images --release demands.
-ARG PYTHON=python:3.11-slim-bookworm
+# Two builds of one commit have the same /opt/sluice: the base is named by its digest, packages by their hashes, and
+# Debian's gcc alone by its release. docs/versions.md says how the base is renewed; --build-arg PYTHON=… takes another.
+ARG PYTHON=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON} AS build
 ENV PYTHONHASHSEED=0
@@ -22,11 +22,15 @@ COPY limiter limiter
 COPY fleet fleet
 COPY accesslog accesslog
 COPY adminrest adminrest
-RUN PATH=/opt/build/bin:$PATH hatchling build --target wheel && \
+# The version is the tag's: the image has no history to ask, and the list of packages reads it here. -f, as steps before
+# leave byte code that has the time of their build.
+ARG VERSION=0.dev0
+RUN sed -i "s/^dynamic = .*/version = \"$VERSION\"/" pyproject.toml && \
+    PATH=/opt/build/bin:$PATH hatchling build --target wheel && \
     /opt/build/bin/pip --python /opt/sluice install --no-compile --no-deps dist/*.whl && \
     /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
         --output-file /opt/sluice/sbom.cdx.json /opt/sluice && \
-    python -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib
+    python -m compileall -q -f --invalidation-mode unchecked-hash /opt/sluice/lib
 
 FROM ${PYTHON}
 ARG PYTHON

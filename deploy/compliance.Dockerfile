@@ -1,6 +1,6 @@
 # The image of the compliance job and the report, and of Spark's executors: Spark, Java and the wheel; no compiler, no
 # pip, no root; any user may run it. Reproducible as the proxy's image is.
-ARG PYTHON=python:3.11-slim-bookworm
+ARG PYTHON=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON} AS build
 ENV PYTHONHASHSEED=0
@@ -20,11 +20,15 @@ COPY limiter limiter
 COPY fleet fleet
 COPY accesslog accesslog
 COPY adminrest adminrest
-RUN PATH=/opt/build/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && \
+# The version is the tag's: the image has no history to ask, and the list of packages reads it here. -f, as steps before
+# leave byte code that has the time of their build.
+ARG VERSION=0.dev0
+RUN sed -i "s/^dynamic = .*/version = \"$VERSION\"/" pyproject.toml && \
+    PATH=/opt/build/bin:$PATH HATCH_BUILD_NO_HOOKS=true hatchling build --target wheel && \
     /opt/build/bin/pip --python /opt/sluice install --no-compile --no-deps dist/*.whl && \
     /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
         --output-file /opt/sluice/sbom.cdx.json /opt/sluice && \
-    { python -m compileall -q --invalidation-mode unchecked-hash /opt/sluice/lib || true; }
+    { python -m compileall -q -f --invalidation-mode unchecked-hash /opt/sluice/lib || true; }
 
 FROM ${PYTHON}
 ARG PYTHON

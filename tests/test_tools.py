@@ -1,8 +1,10 @@
 """What `make` leaves to tools/, with programs that only write down how they are called."""
 
 import os
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -79,9 +81,6 @@ def test_the_makefile_is_read_in_a_minute():
     assert len((ROOT / "Makefile").read_text().splitlines()) <= 80
 
 
-DIGEST = f"python@sha256:{'0' * 64}"
-
-
 def programs(folder, *names):
     """A PATH with the programs of this machine that these tools need, and these, which only write down their calls."""
     folder.mkdir()
@@ -104,28 +103,54 @@ def run_tool(tmp_path, path, *words):
     return done.returncode, done.stderr, calls.read_text().splitlines()
 
 
-@pytest.mark.parametrize("base", ["", "python:3.11-slim-bookworm", "python@sha256:12", "sha256:" + "0" * 64])
-def test_images_of_a_release_are_refused_without_a_digest(tmp_path, base):
-    path = programs(tmp_path / "bin", "docker", "buildah")
-    code, said, calls = run_tool(tmp_path, path, "tools/images", "--release", base)
-    assert code == 1
-    assert said.startswith(f"tools/images: '{base}' has no digest")
-    assert calls == []
+def with_tag(path, tag):
+    """That PATH with a Git whose commit has a tag."""
+    git = Path(path) / "git"
+    git.write_text(f"#!/bin/sh\necho {tag}\n")
+    git.chmod(0o755)
+    return path
 
 
 @pytest.mark.parametrize("engine", ["docker", "buildah"])
-def test_images_of_a_release_are_built_on_the_digest(tmp_path, engine):
-    code, said, calls = run_tool(tmp_path, programs(tmp_path / "bin", engine), "tools/images", "--release", DIGEST)
+def test_images_of_a_release_have_its_tag_and_their_own_base(tmp_path, engine):
+    path = with_tag(programs(tmp_path / "bin", engine), "v1.2.3")
+    code, said, calls = run_tool(tmp_path, path, "tools/images", "--release")
     assert code == 0, said
-    assert [call.rpartition("--tag ")[2].split(":")[0] for call in calls] == ["sluice", "sluice-compliance"]
-    assert all(call.startswith(f"{engine} build --pull --build-arg PYTHON={DIGEST} ") for call in calls)
+    assert [call.rpartition("--tag ")[2].split()[0] for call in calls] == ["sluice:1.2.3", "sluice-compliance:1.2.3"]
+    assert all(call.startswith(f"{engine} build --pull --build-arg VERSION=1.2.3 --tag ") for call in calls)
 
 
-def test_images_say_their_base():
+@pytest.mark.parametrize("tag", ["", "vnext"])
+@pytest.mark.parametrize(
+    "words", [["tools/images"], ["tools/release", "--without-python", "3.12", "--without-python", "3.13"]]
+)
+def test_release_of_a_commit_without_a_version_is_refused(tmp_path, tag, words):
+    path = with_tag(programs(tmp_path / "bin", "docker", "python3.11"), tag)
+    code, said, calls = run_tool(tmp_path, path, words[0], *(words[1:] or ["--release"]))
+    assert code == 1
+    assert said == f"{words[0]}: this commit has {tag or 'no tag'}, and not one of a version: tag it v1.2.3\n"
+    assert [call for call in calls if call.startswith("docker")] == []
+
+
+def test_images_have_the_version_that_they_are_given(tmp_path):
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for file in ("Dockerfile", "deploy/compliance.Dockerfile"):
-        last = (ROOT / file).read_text().rpartition("FROM ${PYTHON}\n")[2]
+        (command,) = re.findall(r"^RUN (sed -i .* pyproject.toml) && ", (ROOT / file).read_text(), re.MULTILINE)
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, env=os.environ | {"VERSION": "1.2.3"}, check=True)
+        assert tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["version"] == "1.2.3"
+        shutil.copy(ROOT / "pyproject.toml", tmp_path)
+
+
+def test_images_say_their_one_base_which_has_a_digest():
+    bases = set()
+    for file in ("Dockerfile", "deploy/compliance.Dockerfile"):
+        first, last = (ROOT / file).read_text().split("FROM ${PYTHON}\n")
         assert "ARG PYTHON\n" in last
         assert 'org.opencontainers.image.base.name="${PYTHON}"' in last
+        bases |= set(re.findall(r"^ARG PYTHON=(.*)$", first, re.MULTILINE))
+        assert set(re.findall(r"^FROM (\S+)", first, re.MULTILINE)) == {"${PYTHON}"}
+    (base,) = bases
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", base)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +172,14 @@ def test_release_leaves_out_no_python_that_is_not_named(tmp_path, words, said):
     assert code == 1
     assert errors.splitlines()[-1].startswith(f"tools/release: {said}")
     assert {call.split()[0] for call in calls} <= {"python3.11"}
+
+
+def test_release_refuses_headers_of_one_architecture(tmp_path):
+    path = programs(tmp_path / "bin")
+    python = tmp_path / "bin/python3.11"
+    python.write_text('#!/bin/sh\ncase "$*" in *config_h*) exit 1 ;; esac\n')
+    python.chmod(0o755)
+    left_out = ("--without-python", "3.12", "--without-python", "3.13")
+    code, errors, _ = run_tool(tmp_path, path, "tools/release", *left_out)
+    assert code == 1
+    assert errors.startswith("tools/release: python3.11 has no headers for another architecture")

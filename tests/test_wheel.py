@@ -118,6 +118,32 @@ def test_it_reads_a_configuration(environment):
     assert "sluice.yaml" in run(environment, "check", "--config", str(config))
 
 
+def test_version_is_that_of_the_tag(tmp_path):
+    """A later commit has a development version of the next one; a copy without Git, as an image's, what it is told."""
+    for file in BUILD:
+        shutil.copy(ROOT / file, tmp_path)
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SETUPTOOLS_SCM_"))}
+    env |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+    def version(**pretended):
+        command = [sys.executable, "-m", "hatchling", "version"]
+        done = subprocess.run(command, cwd=tmp_path, env=env | pretended, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    def git(*words):
+        subprocess.run(["git", *words], cwd=tmp_path, env=env, check=True, capture_output=True)
+
+    assert version() == "0.dev0"
+    assert version(SETUPTOOLS_SCM_PRETEND_VERSION="1.2.3") == "1.2.3"
+    git("init")
+    git("add", ".")
+    git("commit", "--message", "a release")
+    git("tag", "v1.2.3")
+    assert version() == "1.2.3"
+    git("commit", "--allow-empty", "--message", "the next commit")
+    assert re.fullmatch(r"1\.2\.4\.dev1\+g[0-9a-f]+", version())
+
+
 def test_same_sources_give_the_same_files_anywhere_at_any_time(tmp_path):
     """What has no machine code, as tools/release builds it."""
     made = []

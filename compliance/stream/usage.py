@@ -76,11 +76,14 @@ def refresh(spark: SparkSession, places: JobPlaces, ledger: Ledger) -> None:
     new = {day: names_and_hours for day in ledger.totals if (names_and_hours := _new_hours(places, ledger, day))[1]}
     if not new:
         return
-    for minutes in minutes_of(spark, places, ledger, {day: hours for day, (_, hours) in new.items()}):
-        _write(minutes, places, MINUTE)
+    for windows in minutes_of(spark, places, ledger, {day: hours for day, (_, hours) in new.items()}):
+        _write(windows, places, MINUTE)
     days = F.col("day").isin(*(F.lit(day).cast("date") for day in new))
     for finer, table in ((MINUTE, HOUR), (HOUR, DAY)):
-        _write(of_windows(spark.read.parquet(places.table(finer)).where(days), table), places, table)
+        # A table without a file, as of a proxy that no client has used yet, has no schema of its own.
+        made = spark.read.schema(windows.schema).parquet(places.table(finer)).where(days)
+        windows = of_windows(made, table)
+        _write(windows, places, table)
     for day, (names, _) in new.items():
         storage.write(_account(places, day), msgspec.json.encode(sorted(names)))
 

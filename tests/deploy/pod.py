@@ -7,10 +7,12 @@ import http.client
 import os
 import secrets
 import shlex
+import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +30,18 @@ SLUICE = (str(Path(sys.executable).with_name("sluice")),)
 """The entry point of this machine's Sluice."""
 
 
+@dataclass(frozen=True)
+class Image:
+    """What a container begins with: a root, an entry point, an environment."""
+
+    root: Path
+    entry: Sequence[str]
+    env: Mapping[str, str]
+
+
+THIS_MACHINE = Image(Path("/"), SLUICE, {"PATH": f"{Path(SLUICE[0]).parent}:/usr/local/bin:/usr/bin:/bin"})
+
+
 class Pod:
     """The first container of a pod, running until the block ends.
 
@@ -37,8 +51,7 @@ class Pod:
         files: The files of Secrets, by their names.
         folder: For volumes and output.
         hosts: The pod's host, and the brokers'.
-        root: An image's root; default: this machine's.
-        entry: The image's entry point.
+        image: Default: this machine.
     """
 
     def __init__(
@@ -49,14 +62,12 @@ class Pod:
         folder: Path,
         hosts: Hosts,
         *,
-        root: Path = Path("/"),
-        entry: Sequence[str] = SLUICE,
+        image: Image = THIS_MACHINE,
     ) -> None:
         self.container = spec["containers"][0]
         self.folder = folder
         self._spec = spec
-        self._entry = entry
-        self._root = root
+        self._image = image
         self._hosts = hosts
         self._contents = {
             ("configMap", each["metadata"]["name"]): each["data"] for each in objects if each["kind"] == "ConfigMap"
@@ -125,18 +136,18 @@ class Pod:
             if mount.get("readOnly"):
                 mounts += [f"mount -o remount,ro,bind {path}"]
         security = self.container["securityContext"]
-        words = [*self.container.get("command", self._entry), *self.container.get("args", ())]
+        words = [*self.container.get("command", self._image.entry), *self.container.get("args", ())]
         layer = self.folder / "layer"
         aliases = [f"{each['ip']} {' '.join(each['hostnames'])}" for each in self._spec.get("hostAliases", ())]
-        hosts = "\\n".join(["127.0.0.1 localhost", f"{BROKER} broker broker-2", *aliases, ""])
-        layers = f"lowerdir={self._root},upperdir={layer}/up,workdir={layer}/work"
+        hosts = "\\n".join([f"127.0.0.1 localhost {socket.gethostname()}", f"{BROKER} broker broker-2", *aliases, ""])
+        layers = f"lowerdir={self._image.root},upperdir={layer}/up,workdir={layer}/work"
         return "\n".join(
             [
                 f"mkdir {layer} {root}",
                 f"mount -t tmpfs none {layer}",
                 f"mkdir {layer}/up {layer}/work",
                 f"mount -t overlay overlay -o {layers} {root}",
-                *([f"chmod 755 {root}/root"] if self._root == Path("/") else []),
+                *([f"chmod 755 {root}/root"] if self._image.root == Path("/") else []),
                 f"printf '{hosts}' >{root}/etc/hosts",
                 f"mount --rbind /proc {root}/proc",
                 f"mount --rbind /dev {root}/dev",
@@ -150,7 +161,7 @@ class Pod:
 
     def _inside(self, *words: str) -> list[str]:
         """A command as the container has it: root, user and environment."""
-        environment = {"PATH": f"{Path(self._entry[0]).parent}:/usr/local/bin:/usr/bin:/bin", "HOME": "/"} | {
+        environment = {**self._image.env, "HOME": "/"} | {
             each["name"]: each.get("value", f"pod-{os.getpid()}") for each in self.container.get("env", ())
         }
         user = ["setpriv", "--reuid", str(USER), "--regid", "0", "--groups", str(GROUP)]

@@ -13,7 +13,7 @@ import yaml
 
 from loadgen.real.process import TetheredProcess
 from tests.deploy.manifests import manifest, objects_of, pod_spec
-from tests.deploy.pod import SLUICE, Pod
+from tests.deploy.pod import SLUICE, Image, Pod
 from tests.netns.hosts import BROKER, Hosts
 from tests.proxy.certificates import Authority
 from tests.waiting import wait_for
@@ -101,14 +101,14 @@ IMAGES = pytest.mark.on_request
 
 
 @pytest.fixture(scope="module")
-def roots() -> Iterator[Mapping[str, Path]]:
-    """The roots of the images that `tools/images` has built."""
+def images() -> Iterator[Mapping[str, Image]]:
+    """The images that `tools/images` has built."""
     if shutil.which("buildah") is None:
         pytest.skip("no buildah here: apt-get install buildah debootstrap, then tools/images")
     containers = {
         image: _buildah("from", "--pull-never", f"localhost/{image}") for image in ("sluice", "sluice-compliance")
     }
-    yield {image: Path(_buildah("mount", container)) for image, container in containers.items()}
+    yield {image: _image(container) for image, container in containers.items()}
     for container in containers.values():
         _buildah("rm", container)
 
@@ -117,9 +117,15 @@ def _buildah(*words: str) -> str:
     return subprocess.run(["buildah", *words], capture_output=True, text=True, check=True, timeout=300).stdout.strip()
 
 
+def _image(container: str) -> Image:
+    config = json.loads(_buildah("inspect", container))["OCIv1"]["config"]
+    env = dict(each.split("=", 1) for each in config["Env"])
+    return Image(Path(_buildah("mount", container)), config["Entrypoint"], env)
+
+
 @IMAGES
 @pytest.mark.slow
-def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, roots: Mapping[str, Path]) -> None:
+def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, images: Mapping[str, Image]) -> None:
     """As a user without an entry: the proxy writes a log, the job makes tables of it, and the report judges them."""
     objects = objects_of("compliance")
     proxy = pod_spec(manifest(objects, ["StatefulSet"], "sluice"))
@@ -128,9 +134,8 @@ def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, roots: 
     broker = TetheredProcess(
         hosts.command("broker", *SLUICE, "broker", "--listen", f"{BROKER}:6650"), tmp_path / "broker"
     )
-    entry = ("/opt/sluice/bin/sluice",)
     try:
-        with Pod(proxy, objects, {}, tmp_path / "proxy", hosts, root=roots["sluice"], entry=entry) as pod:
+        with Pod(proxy, objects, {}, tmp_path / "proxy", hosts, image=images["sluice"]) as pod:
             for kind in ("startup", "readiness"):
                 wait_for(partial(pod.passes, kind), told=pod.says)
             assert pod.stop() == 0, pod.says()
@@ -139,9 +144,7 @@ def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, roots: 
         tables = tmp_path / "tables"
         for name, spec in (("job", job), ("report", report)):
             folder = tmp_path / name
-            pod = Pod(
-                spec, objects, {}, folder, hosts, root=roots["sluice-compliance"], entry=("/opt/sluice/entrypoint",)
-            )
+            pod = Pod(spec, objects, {}, folder, hosts, image=images["sluice-compliance"])
             pod.share("access-log", log)
             pod.share("tables", tables)
             with pod:
@@ -149,8 +152,11 @@ def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, roots: 
     finally:
         broker.kill()
     assert (tables / "report/report.html").exists()
-    for root in roots.values():
-        parts = json.loads((root / "opt/sluice/sbom.cdx.json").read_text())["components"]
-        assert {"msgspec", "pydantic"} <= {part["name"] for part in parts}
-    assert not [*(roots["sluice"] / "opt/sluice").rglob("pip")]
-    assert [*(roots["sluice"] / "opt/sluice").rglob("*mypyc*.so")], "compiled"
+    for image in images.values():
+        said = json.loads((image.root / "opt/sluice/sbom.cdx.json").read_text())
+        assert said["metadata"]["component"]["version"]
+        assert {"msgspec", "pydantic"} <= {part["name"] for part in said["components"]}
+    assert not [*(images["sluice"].root / "opt/sluice").rglob("pip")]
+    assert [*(images["sluice"].root / "opt/sluice").rglob("*mypyc*.so")], "compiled"
+    by_hash = {file.read_bytes()[4] for file in (images["sluice"].root / "opt/sluice/lib").rglob("*.pyc")}
+    assert by_hash == {1}, "no byte code has a time"

@@ -97,6 +97,17 @@ def test_only_hours_with_new_lines_are_made_again(spark, tmp_path):
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "out/usage_minute").rglob("*.parquet")} == now
 
 
+def test_proxy_without_clients_has_no_usage(spark, tmp_path):
+    """And clients that come later are counted."""
+    idle, log = planted("idle"), busy("p", seconds=10)
+    idle.beat()
+    for each in (idle, log):
+        write_file(tmp_path / "log", f"{each.proxy_id}.jsonl", each.encoded())
+        JobRun(spark, job(tmp_path), lambda _: None).once()
+        assert [*(tmp_path / "out").glob("usage_day/*")] == [] or each is log
+    assert_right(spark, tmp_path, idle, log)
+
+
 def test_usage_that_was_not_finished_is_made_again(spark, tmp_path):
     log = busy("p", seconds=10)
     write_file(tmp_path / "log", "a.jsonl", log.encoded())
