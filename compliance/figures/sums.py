@@ -108,7 +108,7 @@ class Grouping:
         return pa.table(columns)
 
     def again(self, sums: pa.Table) -> pa.Table:
-        """Sum up sums of parts, where parts have the same keys: to find that they have none takes a tenth of the time."""
+        """Sum up sums of parts, unless no two have a key in common: to find that out takes a fifth of the time."""
         keys = sums.group_by(list(self.keys), use_threads=False).aggregate([])
         return sums if len(keys) == len(sums) else self.of(sums)
 

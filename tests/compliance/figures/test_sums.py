@@ -29,7 +29,9 @@ OF_NAMES = Grouping(("name",), sums=("passed",), most=("end",), latest=(Latest((
 
 def sums_of(*names):
     ends = range(len(names))
-    return OF_NAMES.of(pa.table({"name": names, "passed": ends, "end": ends, "source": [f"file {end}" for end in ends]}))
+    return OF_NAMES.of(
+        pa.table({"name": names, "passed": ends, "end": ends, "source": [f"file {end}" for end in ends]})
+    )
 
 
 def test_sums_of_parts_are_summed_up_again():
