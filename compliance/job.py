@@ -120,7 +120,8 @@ def settings_of_sums(lines: int) -> dict[str, str]:
 
 
 WORK = "work"
-LITTLE_BYTES = 64 * 2**20
+LITTLE_BYTES = 2**30
+"""Bytes of log and rows up to which Java's second compiler takes longer than it saves: Python reads and judges."""
 CSV = "csv"
 """Folder of the report's tables."""
 USAGE = "usage.csv"
@@ -230,7 +231,7 @@ def _tables_of(origin: Origin) -> str:
 
 
 def settings_for(files: list[Path], work: Path) -> dict[str, str]:
-    """Return Spark's settings that the user need not give: over little data Java's second compiler does not pay."""
+    """Return Spark's settings that the user need not give."""
     kept = (work / "rows").rglob("*.parquet")
     is_little = sum(file.stat().st_size for file in (*files, *kept)) < LITTLE_BYTES
     return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if is_little else {}

@@ -6,7 +6,7 @@ finds is what counts: the columns only have to refuse every block in which a lin
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -78,6 +78,8 @@ class LineReader:
     def __init__(self, file: str) -> None:
         self._file = file
         self._strict = StrictReader()
+        self._fields = {"kind"}
+        """The fields of the blocks so far."""
 
     @property
     def newer(self) -> Counter[str]:
@@ -86,7 +88,7 @@ class LineReader:
 
     def read(self, data: bytes, first: int) -> LineBlock:
         r"""Read lines, each with its `\n`; `first` is the number of the first."""
-        table = checked_columns(data)
+        table = self._checked(data)
         if table is None:
             lines = data[:-1].split(b"\n")
             return self._strictly(lines, pa.array(np.arange(first, first + len(lines)), pa.int64()))
@@ -96,10 +98,18 @@ class LineReader:
     def read_each(self, lines: Sequence[bytes], numbers: pa.Array) -> LineBlock:
         """Read lines that have numbers (or none) and may have any bytes in them, line ends too."""
         data = b"".join([line + b"\n" for line in lines])
-        table = checked_columns(data) if data.count(b"\n") == len(lines) else None
+        table = self._checked(data) if data.count(b"\n") == len(lines) else None
         if table is None:
             return self._strictly(lines, numbers)
         return LineBlock(self._placed(table, numbers), MALFORMED.empty_table())
+
+    def _checked(self, data: bytes) -> pa.Table | None:
+        # Arrow takes its time for each field in each line, also where no line has it.
+        table = checked_columns(data, self._fields) or checked_columns(data)
+        if table is not None:
+            self._fields |= {name for name in _COLUMNS.names if table[name].null_count < table.num_rows}
+            self._fields.update(*map(_nullable_of, pc.unique(table["kind"]).to_pylist()))
+        return table
 
     def unreadable(self, number: int, reason: str) -> LineBlock:
         """Return a line that cannot be read."""
@@ -138,11 +148,12 @@ _COLUMNS = pa.schema([pa.field(field.name, _READ_AS.get(field.type, field.type))
 _BRACE, _QUOTE, _COLON, _END = b'{":\n'
 
 
-def checked_columns(data: bytes) -> pa.Table | None:
+def checked_columns(data: bytes, fields: Collection[str] = _COLUMNS.names) -> pa.Table | None:
     r"""Return the rows of lines that are all records of this version, without their places; None if any is not.
 
     Args:
         data: Lines, each with its `\n`.
+        fields: Those that the lines may have; a line with another one is not taken.
     """
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _END)
@@ -155,8 +166,15 @@ def checked_columns(data: bytes) -> pa.Table | None:
         table = pj.read_json(
             pa.BufferReader(data),
             read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=_COLUMNS, unexpected_field_behavior="error"),
+            parse_options=pj.ParseOptions(
+                explicit_schema=pa.schema([field for field in _COLUMNS if field.name in fields]),
+                unexpected_field_behavior="error",
+            ),
         ).combine_chunks()
+        columns = [
+            table[field.name] if field.name in fields else pa.nulls(table.num_rows, field.type) for field in _COLUMNS
+        ]
+        table = pa.Table.from_arrays(columns, schema=_COLUMNS)
         is_right = table.num_rows == len(ends) and _keeps_rules(table, data, text, ends)
         return _with_times(table) if is_right else None
     except (pa.ArrowInvalid, *REFUSALS):

@@ -107,6 +107,11 @@ class Grouping:
             columns |= {name: rows[name].take(last) for name in (*latest.order, *latest.names)}
         return pa.table(columns)
 
+    def again(self, sums: pa.Table) -> pa.Table:
+        """Sum up sums of parts, unless no two have a key in common: to find that out takes a fifth of the time."""
+        keys = sums.group_by(list(self.keys), use_threads=False).aggregate([])
+        return sums if len(keys) == len(sums) else self.of(sums)
+
     def by(self, *keys: str) -> "Grouping":
         """Return the same sums by other keys."""
         return replace(self, keys=keys)

@@ -51,6 +51,8 @@ from compliance.judging.starvation import StarvationWatch
 from compliance.schema import OBSERVED, REJECTING
 
 _NO_STEP = Step()
+_NOT_MADE = (None,) * len(BUCKETS)
+"""A line has no balance of a limiter that was made before it."""
 _NUMBER = attrgetter("seq")
 
 
@@ -99,18 +101,11 @@ class LimiterAccount:
         if streams:
             self._has_streams = True
             self._look_at_values(lines, streams)
-        amounts = passed = _sums(lines)
-        if self._has_streams and all(line.is_in_force for line in lines):
-            amounts = _sums(streams)
-        if amounts != passed:
-            differing = [
-                unit
-                for unit in range(2)
-                if amounts[unit] != passed[unit] and any(line.rates[unit] is not None for line in lines)
-            ]
-            if differing:
-                self._differ(lines, streams, [(BUCKETS[unit], amounts[unit], passed[unit]) for unit in differing])
-        denied_s = self._denied(lines, streams) if streams else 0.0
+        passed = _sums(lines)
+        is_in_force = all(line.is_in_force for line in lines)
+        amounts = self._by_streams(lines, streams, passed) if self._has_streams and is_in_force else passed
+        denied_s = self._denied(lines, streams) if streams and is_in_force else 0.0
+        until_us = lines[0].at_us[1]
         for each in lines:
             line = self._as_long_as_it_may_be(each)
             for text in self._changes.contradicted(line, self._before):
@@ -127,12 +122,29 @@ class LimiterAccount:
             if self._differs:
                 is_last = each is lines[-1]
                 over = self._replay_streams(line, step, amounts if is_last else (0, 0), streams) or over
-            starved = self._starvation.look(line, streams, self._before)
-            self._doubt("starved", starved, (*streams, line))
-            starved_s = line.duration_s if starved else 0.0
+            starved_s = 0.0
+            if starved := self._starvation.look(line, streams, self._before):
+                self._doubt("starved", starved, (*streams, line))
+                starved_s = line.duration_s
             self._count(line, over=over, short=self._serve(line, served, denied_s, starved_s, streams))
             self._go_on_from(line)
-        self._until_us = max(line.at_us[1] for line in lines)
+            until_us = max(until_us, line.at_us[1])
+        self._until_us = until_us
+
+    def _by_streams(
+        self, lines: Sequence[Line], streams: Sequence[StreamsLine], passed: tuple[int, int]
+    ) -> tuple[int, int]:
+        """Return the amounts that streams passed by their own lines; note where the limiter's differ."""
+        amounts = _sums(streams)
+        if amounts != passed:
+            differing = [
+                (BUCKETS[unit], amounts[unit], passed[unit])
+                for unit in range(2)
+                if amounts[unit] != passed[unit] and any(line.rates[unit] is not None for line in lines)
+            ]
+            if differing:
+                self._differ(lines, streams, differing)
+        return amounts
 
     def _as_long_as_it_may_be(self, line: Line) -> Line:
         """Return a line without the part that it claims of the time before: no line begins before the last one ends."""
@@ -244,13 +256,17 @@ class LimiterAccount:
     def _tune(self, line: Line, step: Step) -> None:
         """Bring the buckets to the begin of a line."""
         value = line.mode, line.rates, line.bursts
+        self._moved = {}
+        if value == self._value and step is _NO_STEP and line.began == _NOT_MADE:
+            for held in self._on:
+                held.go_on()
+            return
         if value != self._value:
             self._value = value
             self._on = [held for held in self._held if None not in in_force(line, held.bucket)]
             for held in self._held:
                 if held not in self._on:
                     held.is_on, held.logged, self._over[held.bucket].is_on = False, None, False
-        self._moved = {}
         for held in self._on:
             bucket = held.bucket
             rate, burst, began = line.rates[bucket], line.bursts[bucket], line.began[bucket]
@@ -313,11 +329,11 @@ class LimiterAccount:
 
     def _denied(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> float:
         """Return the seconds that a stream waited by its own line, and that the limiter's line lacks."""
-        if not streams or not all(line.is_in_force for line in lines):
-            return 0.0
-        waited_s = sum(line.waited_s for line in lines)
-        alone = max(stream.only_wait_s for stream in streams)
-        named = max(stream.named_wait_s for stream in streams)
+        waited_s = alone = named = 0.0
+        for line in lines:
+            waited_s += line.waited_s
+        for stream in streams:
+            alone, named = max(alone, stream.only_wait_s), max(named, stream.named_wait_s)
         # A wait may begin at the very end of a line, but then it goes on in the next one.
         is_named, self._is_named = self._is_named, waited_s <= 0 and named > SAME_WAIT_S
         theirs = alone if alone > waited_s + SAME_WAIT_S else named if is_named and self._is_named else 0.0
@@ -358,8 +374,9 @@ class LimiterAccount:
             unit = held.unit
             least, most = held.after(line, served[unit], line.largest[unit], closed_s if len(on) == 1 else None)
             lost_s, text = held.settle(line, least, most)
-            self._doubt("books", text, (line,))
-            vanished_s = max(vanished_s, lost_s)
+            if text:
+                self._doubt("books", text, (line,))
+                vanished_s = max(vanished_s, lost_s)
         if waited_s <= 0:
             return None
         if line.lacks_share:
@@ -418,7 +435,7 @@ class LimiterAccount:
     def _lacking(self, line: Line, served: tuple[int, ...], closed_s: float) -> float:
         """Return the seconds for which the limiter had tokens while a stream waited, beyond a late timer's time."""
         on = self._on
-        hidden_s = min(LATE_S, closed_s, *(held.unspent_s(line) for held in on))
+        hidden_s = min(LATE_S, closed_s, *[held.unspent_s(line) for held in on])
         if hidden_s > 0:
             self._owing.hide(line, hidden_s, on[0] if len(on) == 1 else None)
         if len(on) == 1:
@@ -431,7 +448,7 @@ class LimiterAccount:
             shared_s = _shared_s(line, served, *on) if len(on) == 2 else 0.0
             open_s = closed_s - max(*spans, sum(spans) - shared_s)
         # A bucket that binds is not full: it has room for the tokens that it earns until the timer fires.
-        without_s = closed_s - sum(held.with_room_s(line) for held in on)
+        without_s = closed_s - sum([held.with_room_s(line) for held in on])
         if without_s <= CONTIGUOUS_S:
             without_s = 0.0
         elif line.is_waited_through:
@@ -444,7 +461,7 @@ class LimiterAccount:
 
     def _late(self, line: Line) -> float:
         """Return the seconds that the limiter was late by its own line, less the seconds of standstills."""
-        late_s = min(line.idle_s, *(held.lost_s(line) for held in self._on))
+        late_s = min(line.idle_s, *[held.lost_s(line) for held in self._on])
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s
         return late_s - still_s
@@ -469,10 +486,8 @@ class LimiterAccount:
             minute.waited_s += min(line.waited_s, line.duration_s)
             minute.short_s += short
 
-    def _doubt(self, kind: str, text: str | None, lines: Sequence[Line | StreamsLine]) -> None:
-        """Keep the first contradiction of each kind, and how many there are; without a text there is none."""
-        if not text:
-            return
+    def _doubt(self, kind: str, text: str, lines: Sequence[Line | StreamsLine]) -> None:
+        """Keep the first contradiction of each kind, and how many there are."""
         doubt = self._doubts.get(kind)
         if doubt is not None:
             self._doubts[kind] = msgspec.structs.replace(doubt, times=doubt.times + 1)
@@ -553,14 +568,15 @@ def stretches(items: Iterable[Line | StreamsLine]) -> Iterable[tuple[list[Line],
     start_us = end_us = 0
     for item in items:
         # A limiter that was made a moment before a change has a line at the very end of its streams' lines.
-        is_within = item.at_us[0] < item.at_us[1] <= end_us and not (isinstance(item, Line) and lines)
-        overlaps = item.at_us[0] < end_us - 1000 or is_within or item.at_us == (start_us, end_us)
+        begin_us, until_us = item.at_us
+        is_within = begin_us < until_us <= end_us and not (lines and isinstance(item, Line))
+        overlaps = begin_us < end_us - 1000 or is_within or item.at_us == (start_us, end_us)
         if (lines or streams) and not overlaps:
             yield sorted(lines, key=_NUMBER), streams
             lines, streams = [], []
         if not lines and not streams:
             start_us, end_us = item.at_us
-        end_us = max(end_us, item.at_us[1])
+        end_us = max(end_us, until_us)
         if isinstance(item, Line):
             lines.append(item)
         else:

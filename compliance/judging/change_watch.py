@@ -1,7 +1,7 @@
 """A limiter's own value, against the changes of its settings."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from compliance.judging.changes import SettingChange
 from compliance.judging.lines import CONTIGUOUS_US, Line
@@ -24,13 +24,16 @@ class ChangeWatch:
         self._was: Line | None = None
         """The last line before the first of them."""
 
-    def contradicted(self, line: Line, before: Line | None) -> Iterator[str]:
-        """Look at the next line, given with the one before; yield the changes that it contradicts, in words."""
+    def contradicted(self, line: Line, before: Line | None) -> Sequence[str]:
+        """Look at the next line, given with the one before; return the changes that it contradicts, in words."""
         pending = self._pending
+        if not pending:
+            return ()
+        found: list[str] = []
         while pending and not line.is_before(pending[0]):
             change, was = pending[0], self._was
             if line.begins_at(change):
-                return
+                return found
             pending.popleft()
             if pending and before and before.is_before(pending[0]):
                 self._was = before
@@ -38,9 +41,10 @@ class ChangeWatch:
             own = [other for other in self._values if other.setting == change.setting]
             is_only = was and not any(was.seq < other.seq < line.seq for other in own if other is not change)
             if was and is_only and was.value == line.value and change.is_in_vain(line.source, *line.rates[:2]):
-                yield f"{change.text}, and its next line still has the old value"
+                found.append(f"{change.text}, and its next line still has the old value")
         if pending:
             self._was = line
+        return found
 
     def removed_us(self, last: Line | None) -> int | None:
         """Return the time at which the limit lost its value, after its last line; None if it has one at the end."""

@@ -4,7 +4,7 @@ Order, gaps and lengths come from the axis. So a step of the wall clock changes 
 of `end` less `mono_us` from one moment of the log to the next one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -136,13 +136,17 @@ def with_axis(lines: DataFrame, clocks: Clocks) -> DataFrame:
 
 def placed(lines: pa.Table, clocks: Clocks) -> pa.Table:
     """Add `start_us` and `end_us`, as `with_axis`."""
-    runs = pc.binary_join_element_wise(lines["proxy_id"], lines["boot_id"], "\n").combine_chunks().dictionary_encode()
-    ahead_us = [
-        clock.ahead_us if (clock := clocks.get(tuple(run.split("\n", 1)))) else 0 for run in runs.dictionary.to_pylist()
-    ]
-    end_us = pc.add(lines["mono_us"], pa.array(ahead_us, pa.int64()).take(runs.indices))
+    ahead_us = of_runs(lines, lambda run: clocks[run].ahead_us if run in clocks else 0, pa.int64())
+    end_us = pc.add(lines["mono_us"], ahead_us)
     lasts_us = pc.round(pc.multiply(lines["duration_ms"], 1e3), round_mode="half_towards_infinity").cast(pa.int64())
     return with_columns(lines, start_us=pc.subtract(end_us, lasts_us), end_us=end_us)
+
+
+def of_runs(lines: pa.Table, value: Callable[[tuple[str, str]], Any], kind: pa.DataType) -> pa.Array:
+    """Return a value of each line's run."""
+    runs = pc.binary_join_element_wise(lines["proxy_id"], lines["boot_id"], "\n").combine_chunks().dictionary_encode()
+    proxies = (run.partition("\n") for run in runs.dictionary.to_pylist())
+    return pa.array([value((proxy, boot)) for proxy, _, boot in proxies], kind).take(runs.indices)
 
 
 def on_axis(lines: pa.Table, clocks: Clocks) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from operator import add, sub
 from typing import Any
 
 from msgspec import Struct
@@ -31,6 +32,7 @@ ROUNDED_DOWN = 1e-4
 """The part by which the rate of a share may be rounded down.
 
 Source: limiter.token_bucket._parts"""
+_OWED_WINDOW_US = round(OWED_WINDOW_S * 1e6)
 _THOUSANDTH = 0.001
 """Lines have balances in thousandths of a token."""
 
@@ -40,7 +42,7 @@ def rounding_of(rate: float) -> float:
     return 0.01 + CONTIGUOUS_S * rate
 
 
-@dataclass
+@dataclass(slots=True)
 class BalanceBounds:
     """The least and the most that one bucket may hold.
 
@@ -52,6 +54,7 @@ class BalanceBounds:
         goes_on: The limit's value is that of the line before, and was the same in between.
         has_none: The process has handed the limit over to the one that takes its place.
         unseen_s: Seconds' worth of the tokens that may still be there, and count as a shortfall that does not show.
+        owed_rate: The least rate that the bucket owes: a burst smaller than a late timer's worth lets less pass.
     """
 
     bucket: int = 0
@@ -67,6 +70,7 @@ class BalanceBounds:
     goes_on: bool = False
     has_none: bool = False
     unseen_s: float = 0.0
+    owed_rate: float = 0.0
 
     def tune(self, rate: float | None, burst: float | None, step: Step, began: float | None = None) -> None:
         """Set rate and burst of the next line, and carry the balance to its begin.
@@ -104,6 +108,7 @@ class BalanceBounds:
             self.least, self.logged, self.made_at, self.made_low = min(self.least, least), None, inf, 0.0
             self.most = max(self.most, began + 1)
         self.is_on, self.rate, self.burst = True, rate, burst
+        self.owed_rate = min(rate, max(burst, 1.0) / LATE_S)
 
     def _keep_unseen(self, rate: float | None, burst: float | None, step: Step, began: float | None) -> None:
         """Forget the tokens that another value, share or process took away.
@@ -120,6 +125,15 @@ class BalanceBounds:
         if rate != self.rate or burst != self.burst or began is not None:
             taken = self.most - (burst if began is None else min(burst, began))
             self.unseen_s = max(0.0, self.unseen_s - max(0.0, taken) / rate)
+
+    def go_on(self) -> None:
+        """Carry the balance to the begin of a line that follows at once, with the same value."""
+        self.gap_s, self.goes_on = 0.0, True
+        if self.least >= 0:
+            self.made_at = self.made_low = self.rate
+        else:
+            self.made_at = max(self.made_at, self.rate)
+        self.most = min(self.most, self.burst + 1)
 
     def _go_on(self, rate: float, burst: float, step: Step) -> None:
         if self.logged is not None and step.adds_up:
@@ -258,13 +272,8 @@ class BalanceBounds:
         text = f"its bucket should hold {expected:,.2f} {unit} at the end of the line, and holds {balance:,.2f}"
         return max(0.0, missing) / self.rate, text
 
-    @property
-    def owed_rate(self) -> float:
-        """The least rate that the bucket owes: a burst smaller than a late timer's worth lets less pass."""
-        return min(self.rate, max(self.burst, 1.0) / LATE_S)
 
-
-class WaitedLine(Struct, array_like=True):
+class WaitedLine(Struct, array_like=True, gc=False):
     """One line in which a stream waited, for the windows of entitlement: seconds waited, and seconds' worth lacking."""
 
     line: Line
@@ -294,20 +303,24 @@ class OwedSums:
 
     def __init__(self) -> None:
         self._recent: deque[tuple[WaitedLine, Sums]] = deque()
-        self._all = self._sums = (0.0, 0.0, 0.0, 0.0)
+        self._all: Sums = (0.0, 0.0, 0.0, 0.0)
+        self._sums = self._all
         self._worst: tuple[float, list[WaitedLine]] | None = None
-        self._hidden: deque[tuple[Line, float, float]] = deque()
+        self._hidden: deque[tuple[int, float]] = deque()
+        """Of each line with a possible shortfall in the last ten seconds: its end, and what was unseen before it."""
+        self._hidden_s: deque[float] = deque()
+        """The further shortfall that each of them may have."""
         self.unseen_s = 0.0
         self.still_s = 0.0
 
     def add(self, waited: WaitedLine) -> tuple[bool, bool]:
         """Add a line; returns whether the ten seconds that end with it have a shortfall, and may have one."""
-        own, recent, begin_us = waited.sums, self._recent, waited.line.at_us[1] - round(OWED_WINDOW_S * 1e6)
-        self._all = _plus(self._all, own, 1)
-        sums = _plus(self._sums, own, 1)
+        own, recent, begin_us = waited.sums, self._recent, waited.line.at_us[1] - _OWED_WINDOW_US
+        self._all = tuple(map(add, self._all, own))
+        sums = tuple(map(add, self._sums, own))
         recent.append((waited, own))
         while recent[0][0].line.at_us[1] <= begin_us:
-            sums = _plus(sums, recent.popleft()[1], -1)
+            sums = tuple(map(sub, sums, recent.popleft()[1]))
         self._sums = sums
         deficit, perhaps = _deficits(sums, 0.0)
         if self._worst is None or deficit > self._worst[0] + ROUNDING:
@@ -332,11 +345,13 @@ class OwedSums:
         before_s = 0.0
         if held is not None:
             before_s, seconds = held.unseen_s, held.newly_unseen_s(line, seconds)
-        hidden = self._hidden
-        hidden.append((line, seconds, before_s))
-        while hidden[0][0].at_us[1] <= line.at_us[1] - round(OWED_WINDOW_S * 1e6):
+        hidden, begin_us = self._hidden, line.at_us[1] - _OWED_WINDOW_US
+        hidden.append((line.at_us[1], before_s))
+        self._hidden_s.append(seconds)
+        while hidden[0][0] <= begin_us:
             hidden.popleft()
-        self.unseen_s = max(self.unseen_s, hidden[0][2] + sum(seconds for _, seconds, _ in hidden))
+            self._hidden_s.popleft()
+        self.unseen_s = max(self.unseen_s, hidden[0][1] + sum(self._hidden_s))
         if self._worst is None:
             self._worst = -UNEXPLAINED_S, [WaitedLine(line, line.passed, 0.0, 0.0, 0.0, 0.0)]
 
@@ -371,12 +386,7 @@ class OwedSums:
         )
 
 
-Sums = tuple[float, float, float, float]
-
-
-def _plus(sums: Sums, more: Sums, sign: int) -> Sums:
-    one, two, three, four = more
-    return sums[0] + sign * one, sums[1] + sign * two, sums[2] + sign * three, sums[3] + sign * four
+Sums = tuple[float, ...]
 
 
 def _deficits(sums: Sums, share: float) -> tuple[float, float]:

@@ -30,6 +30,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from compliance.figures.sums import Grouping, Sum, with_columns
+from compliance.judging.clocks import of_runs
 from compliance.judging.facts import CutOffMember, FleetGapFacts, FleetSumFacts, LinePlace, OutsideProxy, moment
 from compliance.judging.lines import CLOCKS_APART_S, excess_tolerance
 from compliance.schema import BOOT, OBSERVED, has_share, rfc3339
@@ -499,10 +500,8 @@ def _of_fleets(lines: DataFrame, notes: FleetNotes, is_of_fleet: Column) -> Data
 def on_common_clock(limits: pa.Table, notes: FleetNotes) -> pa.Table:
     """Add `fleet`, and put lines of shares by the members' common clock, as `in_fleets`."""
     is_shared = pc.coalesce(limits["share_messages"], limits["share_bytes"]).is_valid()
-    runs = pc.binary_join_element_wise(limits["proxy_id"], limits["boot_id"], "\n").combine_chunks().dictionary_encode()
-    known = [tuple(run.split("\n", 1)) for run in runs.dictionary.to_pylist()]
-    fleets = pa.array([notes.fleet((proxy, boot)) for proxy, boot in known], pa.string()).take(runs.indices)
-    behind_us = pa.array([notes.behind_us((proxy, boot)) for proxy, boot in known], pa.int64()).take(runs.indices)
+    fleets = of_runs(limits, notes.fleet, pa.string())
+    behind_us = of_runs(limits, notes.behind_us, pa.int64())
     times = {
         name: pc.if_else(is_shared, pc.add(limits[f"{name}_us"], behind_us).cast(limits[name].type), limits[name])
         for name in ("start", "end")
@@ -623,24 +622,17 @@ class _Sum:
         # A line that begins before the member is cut off has the share of that time.
         beyond = 0.0 if row["start_us"] < spell.start_us else max(0.0, own - kept)
         earlier = self._cut_off.get(proxy_id)
-        if earlier is None and len(self._cut_off) >= _MOST_NAMED:
-            return
-        now = CutOffMember(
+        if earlier is None:
+            if len(self._cut_off) >= _MOST_NAMED:
+                return
+            earlier = CutOffMember(proxy_id=proxy_id, seconds=0.0, share=0.0, passed=0)
+        self._cut_off[proxy_id] = CutOffMember(
             proxy_id=proxy_id,
-            seconds=row["duration_ms"] / 1e3,
-            share=own,
-            passed=row[f"passed_{self.unit}"],
-            beyond=beyond,
+            seconds=row["duration_ms"] / 1e3 + earlier.seconds,
+            share=max(own, earlier.share),
+            passed=row[f"passed_{self.unit}"] + earlier.passed,
+            beyond=max(beyond, earlier.beyond),
         )
-        if earlier is not None:
-            now = CutOffMember(
-                proxy_id=proxy_id,
-                seconds=now.seconds + earlier.seconds,
-                share=max(now.share, earlier.share),
-                passed=now.passed + earlier.passed,
-                beyond=max(now.beyond, earlier.beyond),
-            )
-        self._cut_off[proxy_id] = now
 
     def add_outside(self, row: Mapping[str, Any]) -> None:
         """Add a line of a proxy that has the limit to itself, if members shared it shortly before."""

@@ -28,7 +28,7 @@ from compliance.figures.limits import (
 )
 from compliance.figures.scopes import LEVEL_WORDS
 from compliance.figures.shards import figures_by_limit
-from compliance.figures.sums import Grouping, values_of, waits, with_columns
+from compliance.figures.sums import Grouping, seconds, values_of, waits, with_columns
 from compliance.judging.account import judged
 from compliance.judging.bypasses import Suspicion
 from compliance.judging.clocks import Clocks, placed
@@ -102,7 +102,7 @@ class Judging:
     def figures(self, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """Judge some limits, by what is needed of all their lines, and return the figures of them."""
         limits = parts["limits"].sort_by(_BY_TIME)
-        streams = STREAMS_OF_LIMITS.of(parts["streams"]).sort_by(_BY_TIME)
+        streams = STREAMS_OF_LIMITS.again(parts["streams"]).sort_by(_BY_TIME)
         facts, minutes = _judged(limits, streams, self.notes, self.excerpt)
         limits = self.excerpt.of(limits)
         limiters = limiter_facts(limits)
@@ -276,8 +276,8 @@ def limit_lines(limits: pa.Table) -> list[Line]:
     def of_buckets(name: str) -> Iterator[Any]:
         return together(*(f"{name}_{bucket}" for bucket in BUCKETS))
 
-    def in_s(name: str) -> Iterator[float]:
-        return (ms / 1e3 for ms in values_of(made[f"{name}_ms"]))
+    def in_s(name: str) -> list[float]:
+        return values_of(seconds(made[f"{name}_ms"]))
 
     rows = zip(
         values_of(made["seq"]),

@@ -45,7 +45,7 @@ def excess_tolerance(limit: float) -> float:
     return 0.5 + CLOCK_RESOLUTION_S * limit
 
 
-class Line(Struct, array_like=True):
+class Line(Struct, array_like=True, gc=False):
     """A line of the limiter. Times are microseconds on the axis of `clocks.py`, and by the wall clock.
 
     Values are in the order of `BUCKETS`. None means no limit, or not logged.
@@ -101,10 +101,10 @@ class Line(Struct, array_like=True):
     @property
     def is_in_force(self) -> bool:
         """True if the limit held streams back: it has a rate and is not only observed."""
-        return self.mode != OBSERVED and any(rate is not None for rate in self.rates)
+        return self.mode != OBSERVED and self.rates.count(None) < len(self.rates)
 
 
-class StreamsLine(Struct, array_like=True):
+class StreamsLine(Struct, array_like=True, gc=False):
     """The sum of the lines of all streams under the limiter, over one span."""
 
     seq: int

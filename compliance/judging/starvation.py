@@ -79,7 +79,9 @@ class StarvationWatch:
 
     def look(self, line: Line, streams: Sequence[StreamsLine], before: Line | None) -> str | None:
         """Look at the next line, with the streams of its span and the line before; return the starved one, in words."""
-        starving = next((stream.starving for stream in streams if stream.starving is not None), None)
+        starving = None
+        for stream in streams:
+            starving = starving or stream.starving
         if starving is None or line.mode == OBSERVED or not any(line.rates[:2]):
             self._now = None
             return None

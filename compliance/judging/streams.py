@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compliance.figures.scopes import LEVEL_WORDS, SCOPED_BY, LimitsOfLines, own_name, scoped
-from compliance.figures.sums import Grouping, Latest, Values, ones, values_of, with_columns
+from compliance.figures.sums import Grouping, Latest, Values, ones, seconds, values_of, with_columns
 from compliance.judging.lines import BUCKETS, StreamsLine
 from compliance.schema import LIMITER
 
@@ -165,7 +165,7 @@ def streams_lines(sums: pa.Table) -> list[StreamsLine]:
         return pairs(*(f"{name}_{unit}" for unit in _UNITS))
 
     def in_s(name: str) -> list[float]:
-        return [float(ms / 1e3) for ms in of[f"{name}_ms"]]
+        return values_of(seconds(sums[f"{name}_ms"]))
 
     most = [(_name(*row[:4]), row[4]) for row in pairs(*(f"most_{name}" for name in _STREAM), "most_passed")]
     starving = [

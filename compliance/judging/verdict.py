@@ -359,23 +359,8 @@ def _judge(
     throttled_s = sum(row.throttled_s for row in rows)
     is_role = latest.level == "role"
     return LimiterVerdict(
-        proxy_id=latest.proxy_id,
-        direction=latest.direction,
-        level=latest.level,
-        name=latest.name,
-        tenant=latest.tenant,
-        namespace=latest.namespace,
-        source=latest.source,
-        mode=latest.mode,
-        limit_messages=latest.limit_messages,
-        limit_bytes=latest.limit_bytes,
-        burst_messages=latest.burst_messages,
-        burst_bytes=latest.burst_bytes,
-        shared_messages=latest.shared_messages,
-        shared_bytes=latest.shared_bytes,
-        removed=latest.removed,
+        **{name: getattr(latest, name) for name in _OF_LATEST},
         values=max(row.values for row in rows),
-        is_relative=latest.is_relative,
         containment=_verdict(is_violated=is_over, was_limited=was_limited, is_known=is_certain and covered >= COMPLETE),
         entitlement=_verdict(
             is_violated=is_short,
@@ -404,6 +389,13 @@ def _judge(
         still_s=still_s,
         doubts=seen.doubts,
     )
+
+
+_OF_LATEST = (
+    *("proxy_id", "direction", "level", "name", "tenant", "namespace", "source", "mode", "is_relative", "removed"),
+    *(f"{what}_{unit}" for what in ("limit", "burst", "shared") for unit in ("messages", "bytes")),
+)
+"""Fields that the verdict has from the facts of the limiter's latest run."""
 
 
 def _verdict(*, is_violated: bool, was_limited: bool, is_known: bool) -> Verdict:

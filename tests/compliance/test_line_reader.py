@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pyarrow as pa
+import pyarrow.json as pj
 import pytest
 from hypothesis import example as with_example
 from hypothesis import given, settings
@@ -109,6 +110,34 @@ def test_columns_and_lines_say_the_same_whatever_was_cut(data):
         at = data.draw(st.integers(0, len(text) - 1))
         text[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
     assert_same(bytes(text).split(b"\n"))
+
+
+@settings(deadline=None)
+@given(order=st.permutations(GOOD), torn=st.integers(0, len(GOOD)))
+def test_blocks_of_a_file_read_alike_whatever_came_before(order, torn):
+    reader = LineReader("a.jsonl")
+    lines = [*order[:torn], b"torn", *order[torn:]]
+    blocks = [reader.read(line + b"\n", number) for number, line in enumerate(lines, 1)]
+    expected = LineReader("a.jsonl")._strictly(lines, NUMBERS.slice(0, len(lines)))
+    assert pa.concat_tables(block.rows for block in blocks).equals(expected.rows)
+    assert pa.concat_tables(block.malformed for block in blocks).equals(expected.malformed)
+
+
+def test_second_block_is_searched_for_fields_of_the_first(monkeypatch):
+    asked = []
+    read_json = pj.read_json
+
+    def counted(data, *, parse_options, **more):
+        asked.append(len(parse_options.explicit_schema))
+        return read_json(data, parse_options=parse_options, **more)
+
+    monkeypatch.setattr(pj, "read_json", counted)
+    reader, block = LineReader("a.jsonl"), b"".join(line + b"\n" for line in planted("p", 3).encoded())
+    first = reader.read(block, 1).rows
+    asked.clear()
+    assert reader.read(block, 1).rows.equals(first)
+    assert len(asked) == 1
+    assert asked[0] < len(first.schema) / 2
 
 
 def test_malformed_lines_have_place_and_reason_and_cost_no_other():

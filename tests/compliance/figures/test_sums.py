@@ -1,7 +1,8 @@
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from compliance.figures.sums import decoded, encoded, values_of
+from compliance.figures.sums import Grouping, Latest, decoded, encoded, values_of
 from compliance.schema import BEGIN_OF_1970, TIME
 
 COLUMNS = {
@@ -21,6 +22,29 @@ COLUMNS = {
 def test_values_are_those_of_the_column_in_all_its_pieces(name):
     column = pa.chunked_array([COLUMNS[name].slice(0, 1), COLUMNS[name].slice(1)])
     assert list(map(repr, values_of(column))) == list(map(repr, column.to_pylist()))
+
+
+OF_NAMES = Grouping(("name",), sums=("passed",), most=("end",), latest=(Latest(("end",), ("source",)),))
+
+
+def sums_of(*names):
+    ends = range(len(names))
+    return OF_NAMES.of(
+        pa.table({"name": names, "passed": ends, "end": ends, "source": [f"file {end}" for end in ends]})
+    )
+
+
+def test_sums_of_parts_are_summed_up_again():
+    parts = pa.concat_tables([sums_of("a", "b"), sums_of("b", "c", "b")])
+    assert OF_NAMES.again(parts).sort_by("name").to_pylist() == OF_NAMES.of(parts).sort_by("name").to_pylist()
+    assert len(OF_NAMES.again(parts)) == 3
+
+
+def test_sums_of_other_names_are_not_sorted_again(monkeypatch):
+    parts = pa.concat_tables([sums_of("a", "b"), sums_of("c")])
+    expected = OF_NAMES.of(parts).sort_by("name").to_pylist()
+    monkeypatch.setattr(pc, "sort_indices", None)
+    assert OF_NAMES.again(parts).to_pylist() == expected
 
 
 def test_a_packed_table_comes_back_as_it_was():
