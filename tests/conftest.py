@@ -189,8 +189,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     _refuse_to_run_without_groups(session)
 
 
+gc.disable()
+"""Until all tests are collected: nearly all that is made until then stays, and looking through it took a third of it."""
+
+
 def _let_collectors_pass_over_what_stays() -> None:
     """Thousands of tests: who looks for garbage, or through all objects, would look at each of them every time."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

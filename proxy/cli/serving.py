@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from proxy.cli.options import Json, Quiet, print_json
+from proxy.runtime import StartError, paused_collector
 
 if TYPE_CHECKING:
     from proxy.config.model import Loaded
@@ -77,13 +78,13 @@ def serve(
 
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
-    from proxy.assembly import ConfigSource
-    from proxy.config.model import ConfigError
-    from proxy.config.rereading import ConfigFiles
-    from proxy.processes import run_processes
-    from proxy.runtime import StartError
-    from proxy.serve import run, successor_of
-    from proxy.socket_activation import by_address, given_sockets
+    with paused_collector():  # most of these objects stay
+        from proxy.assembly import ConfigSource
+        from proxy.config.model import ConfigError
+        from proxy.config.rereading import ConfigFiles
+        from proxy.processes import run_processes
+        from proxy.serve import run, successor_of
+        from proxy.socket_activation import by_address, given_sockets
 
     flags = {
         "listen": _one_or_more(listen),
