@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from proxy.cli.options import Json, Quiet, print_json
-from proxy.runtime import StartError, paused_collector
 
 if TYPE_CHECKING:
     from proxy.config.model import Loaded
@@ -78,6 +77,8 @@ def serve(
 
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
+    from proxy.runtime import StartError, paused_collector
+
     with paused_collector():  # most of these objects stay
         from proxy.assembly import ConfigSource
         from proxy.config.model import ConfigError
