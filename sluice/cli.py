@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib.metadata
 import inspect
 import os
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ import proxy.cli.policies
 import proxy.cli.serving
 import proxy.cli.top
 from proxy.cli.options import Json, Quiet, option, print_json
-from proxy.runtime import is_compiled
 
 WITHOUT_JSON = {"serve": "its operator's log is JSON already (log.format)"}
 """The commands that have no `--json`, and why."""
@@ -137,7 +135,9 @@ def _silence() -> Iterator[None]:
 
 
 def _version() -> str:
-    return importlib.metadata.version("pulsar-sluice")
+    from importlib.metadata import version  # noqa: PLC0415 - it reads mail, which no other command needs
+
+    return version("pulsar-sluice")
 
 
 def _show_version(*, is_wanted: bool) -> None:
@@ -148,6 +148,8 @@ def _show_version(*, is_wanted: bool) -> None:
 
 def version(*, json: Json = False) -> None:
     """Print the version, and whether hot modules run compiled."""
+    from proxy.runtime import is_compiled  # noqa: PLC0415 - it has the event loop
+
     if json:
         print_json({"version": _version(), "is_compiled": is_compiled()})
         return

@@ -24,6 +24,11 @@ class _SourceOnly(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, source)
 
 
+def is_at_work():
+    """Whether sources are loaded in place of machine code."""
+    return any(isinstance(finder, _SourceOnly) for finder in sys.meta_path)
+
+
 def load_sources():
     """From now on; nothing of it may be loaded yet."""
     loaded = [name for name in sys.modules if name.partition(".")[0] in PACKAGES]

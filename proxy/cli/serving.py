@@ -77,13 +77,15 @@ def serve(
 
     /metrics, /healthz, /readyz and /sluice/streams are on the admin address.
     """
-    from proxy.assembly import ConfigSource
-    from proxy.config.model import ConfigError
-    from proxy.config.rereading import ConfigFiles
-    from proxy.processes import run_processes
-    from proxy.runtime import StartError
-    from proxy.serve import run, successor_of
-    from proxy.socket_activation import by_address, given_sockets
+    from proxy.runtime import StartError, paused_collector
+
+    with paused_collector():  # most of these objects stay
+        from proxy.assembly import ConfigSource
+        from proxy.config.model import ConfigError
+        from proxy.config.rereading import ConfigFiles
+        from proxy.processes import run_processes
+        from proxy.serve import run, successor_of
+        from proxy.socket_activation import by_address, given_sockets
 
     flags = {
         "listen": _one_or_more(listen),

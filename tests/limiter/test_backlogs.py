@@ -14,6 +14,7 @@ from limiter.policies import Policies
 from limiter.registry import Registry
 from limiter.token_bucket import Limit, rate
 from limiter.usage import Passed
+from tests.examples import examples
 from tests.limiter.subscriptions import Consumer, Dispatching
 from tests.limiter.world import World
 
@@ -273,7 +274,7 @@ def test_without_the_rule_nobody_is_spared() -> None:
     assert consumer.limiters
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 9), st.sampled_from([0, 0.01, 0.3, 1.2])),

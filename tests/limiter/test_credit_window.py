@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from limiter.permits import IDLE_HORIZONS, LEAST_PART, RULES, CreditAccount, CreditWindow, InFlight, Permits, horizon_of
 from limiter.token_bucket import rate
+from tests.examples import examples
 from tests.limiter.asking import Asking, idle_at
 
 ACTS = st.lists(
@@ -20,7 +21,7 @@ def most_ever(horizon: int, consumers: int) -> float:
     return horizon * (1 + IDLE_HORIZONS + consumers / LEAST_PART)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(horizon=st.integers(1, 500), acts=ACTS, entry=st.integers(1, 100))
 def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple[str, int, int]], entry: int) -> None:
     """The broker sends entries of one size; the number that comes for the first permits is unknown before."""
@@ -49,7 +50,7 @@ def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple
         assert was_idle or window.under_way <= horizon * (2 + log(max(1, n))) + (n + 1) * entry
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(horizon=st.integers(1, 500), acts=ACTS)
 def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
     horizon: int, acts: list[tuple[str, int, int]]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from limiter.limiter import Limiter, Stream
 from limiter.scheduler import LEAST_SLEEP_NS
 from limiter.token_bucket import Limit, Rate, rate
+from tests.examples import examples
 from tests.limiter.fitting import fits
 from tests.limiter.ledger import within
 from tests.limiter.world import World, jain, limiter
@@ -133,7 +134,7 @@ RATES = st.builds(rate, st.sampled_from([60, 1000]), st.just(SECOND), st.none() 
 SIZES = st.builds(rate, st.sampled_from([6000, 10**5]), st.just(SECOND), st.none() | st.sampled_from([9000, 10**5]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     limit=st.builds(Limit, RATES, st.none() | SIZES, st.none() | RATES, st.none() | SIZES),
     entry=st.tuples(st.sampled_from([1, 3, 40]), st.sampled_from([1, 30, 4000])),

@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from limiter.limiter import Stream
 from limiter.token_bucket import NANOS_PER_SECOND, NOTHING_PUBLISHED, PUBLISH_WINDOW_NS, Rate
+from tests.examples import examples
 from tests.limiter.ledger import within_all
 from tests.limiter.published import Place, in_force
 
@@ -101,4 +102,4 @@ class Following(RuleBasedStateMachine):
 
 
 TestFollowing = Following.TestCase
-TestFollowing.settings = settings(max_examples=60, stateful_step_count=30)
+TestFollowing.settings = settings(max_examples=examples(60), stateful_step_count=30)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from protocol.frames import MalformedFrame
 from protocol.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend, MessageMetadata
 from protocol.walk import message_count, messages_in_metadata, read_command, schema_data_in, skip, u32, varint
+from tests.examples import examples
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
 from tests.protocol.choices import EDGES, Check, Choices, choices, in_bulk
@@ -128,7 +129,7 @@ CHECKS = {
 
 
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(choose=choices())
 def test_the_walk_agrees_with_protobuf(check: Check, choose: Choices) -> None:
     check(choose)

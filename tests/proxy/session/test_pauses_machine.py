@@ -15,6 +15,7 @@ from limiter.policies import Value
 from limiter.token_bucket import Limit, rate
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.session.transport import PauseReason
+from tests.examples import examples
 from tests.proxy.conversation import World
 from tests.proxy.fake_transport import FakeTransport
 from tests.proxy.kernel_transport import KernelTransport
@@ -248,4 +249,6 @@ class Pauses(RuleBasedStateMachine):
 
 TestPauses: Any = Pauses.TestCase
 # Without shrinking: whole sessions are slow to shrink (minutes), and the steps of a failure are readable as they are.
-TestPauses.settings = settings(max_examples=40, stateful_step_count=40, deadline=None, phases=[Phase.generate])
+TestPauses.settings = settings(
+    max_examples=examples(40), stateful_step_count=40, deadline=None, phases=[Phase.generate]
+)
