@@ -34,10 +34,10 @@ from fleet.share_table import MemberShares, ShareTable
 MOST_MEMBERS = 1000
 """Members of a fleet, at most. Reports of others are dropped."""
 
-MOST_STEPS = 4_000
+MOST_STEPS = 1_000
 """Shares that one call of `Coordinator.grant` looks at to divide limits, at most, but for those of the last limit."""
 
-MOST_AT_ONCE = 2_000
+MOST_AT_ONCE = 1_500
 """Shares in the grants of one call, at most, but for those of the last member."""
 
 MOST_ENDED = 10_000
@@ -58,6 +58,7 @@ class _Session:
         heard, heard_at: The latest report, and when it was received.
         answered, answered_at: The latest report that has been answered, and when it was received. The lease counts from
             that time.
+        introduces: The latest report has introductions: the next ones wait for an answer.
         written: The limits that are written in the member.
         version: The version of Sluice that the member runs; empty: unknown.
     """
@@ -69,6 +70,7 @@ class _Session:
         "heard",
         "heard_at",
         "incarnation",
+        "introduces",
         "name",
         "shares",
         "since",
@@ -84,6 +86,7 @@ class _Session:
         self.heard = report.sequence
         self.begun_at = self.heard_at = self.answered_at = now
         self.answered = 0
+        self.introduces = True
         self.written = report.written
         self.version = report.version
 
@@ -173,6 +176,7 @@ class Coordinator:
             self._answer_by_void(report)
             return True
         session.heard, session.heard_at = report.sequence, now
+        session.introduces = bool(report.introductions)
         self.table.hear(session.shares, report, now)
         ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
         self._is_to_compare |= session.written != report.written
@@ -352,20 +356,22 @@ class Coordinator:
         for incarnation, sequence in self._to_void.items():
             yield Grant(incarnation, sequence, void=True)
         self._to_void.clear()
-        sessions, left = list(self._sessions.values()), MOST_AT_ONCE
+        sessions, left, cycle_ns = list(self._sessions.values()), MOST_AT_ONCE, self.settings.cycle_ns
         first, self._has_ungranted = self._turn % max(1, len(sessions)), False
         for number, session in enumerate([*sessions[first:], *sessions[:first]], first + 1):
-            is_due = session.shares.is_due(now, self.settings.cycle_ns, more_follow=self.table.is_dirty)
+            shares = session.shares
+            may_wait = self.table.is_dirty and now < shares.sent_at + 2 * cycle_ns
+            is_due = shares.is_due(now, cycle_ns, may_wait=may_wait)
             self._has_ungranted |= is_due and left <= 0
-            if (is_due and left > 0) or session.heard > session.answered:
+            if is_due and left > 0:
                 session.answered, session.answered_at = session.heard, session.heard_at
-                if is_due and left > 0:
-                    grant = self.table.grant(session.incarnation, session.heard, session.shares, now)
-                    left -= len(grant.ids)
-                    self._turn = number
-                    yield grant
-                else:
-                    yield Grant(session.incarnation, session.heard)
+                grant = self.table.grant(session.incarnation, session.heard, shares, now)
+                left -= len(grant.ids)
+                self._turn = number
+                yield grant
+            elif session.heard > session.answered and (session.introduces or not (may_wait or is_due)):
+                session.answered, session.answered_at = session.heard, session.heard_at
+                yield Grant(session.incarnation, session.heard)
 
 
 def _differing(members: Mapping[_Same, list[str]]) -> Iterator[tuple[_Same, int, tuple[str, ...]]]:

@@ -36,8 +36,8 @@ MOST_MESSAGE = 1 << 20
 FULL_MESSAGE = 900_000
 """Grants are filled up to about this number of bytes; the rest follows in the next ones."""
 
-FULL_REPORT = 36_000
-"""Bytes of demands in a report, at most: 1,200 demands, or 200 introductions with names of 80 bytes. Both sides take a
+FULL_REPORT = 24_000
+"""Bytes of demands in a report, at most: 800 demands, or 130 introductions with names of 80 bytes. Both sides take a
 few milliseconds for so many. The rest follows when these are answered."""
 MOST_GONE = 100
 """Numbers of limits that are gone in a report, at most. The coordinator searches the chain of each."""

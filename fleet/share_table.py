@@ -31,7 +31,7 @@ MOST_SHARES = 2_000_000
 MOST_NAMES = 256 << 20
 """Bytes of the names of all limits, at most. Introductions of others are dropped."""
 
-MOST_GRANTED = 1_000
+MOST_GRANTED = 500
 """Shares that are granted to one member and not acknowledged, at most. Others follow when the member has acknowledged
 some. Each grant has all of these, and each process takes some milliseconds for so many."""
 
@@ -231,14 +231,15 @@ class MemberShares:
 
     # Grants
 
-    def is_due(self, now: int, again_ns: int, *, more_follow: bool) -> bool:
+    def is_due(self, now: int, again_ns: int, *, may_wait: bool) -> bool:
         """Return whether the next grant has shares: new ones, or ones that were last sent `again_ns` ago or before.
 
-        New ones wait for those that follow soon, unless the grant would repeat no others.
+        Args:
+            now: The time.
+            again_ns: When shares without an acknowledgement are sent again.
+            may_wait: New ones wait for others that follow soon: else each grant would repeat those of the one before.
         """
-        if self.unseen and self.sent_at + again_ns <= now:
-            return True
-        return self._room() > 0 and not (self.unseen and more_follow)
+        return (bool(self.unseen) and self.sent_at + again_ns <= now) or (not may_wait and self._room() > 0)
 
     def mark_unsent(self, id_: int) -> None:
         """Mark a share for the next grant."""

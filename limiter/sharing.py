@@ -303,16 +303,11 @@ class SharedLimits:
 
     @property
     def has_more(self) -> bool:
-        """Whether `demands` should be called again soon, to go on with this round."""
-        return bool(
-            self._unmeasured
-            or self._first_used
-            or self._left
-            or self._gone
-            or self._outdated
-            or self._waited_on
-            or self._waiting_again
-        )
+        """Whether `demands` should be called again soon, to go on with this round.
+
+        Limiters that are used first during a round have their own: else there would be no end while many begin.
+        """
+        return bool(self._unmeasured or self._left or self._gone or self._outdated or self._waiting_again)
 
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
         """Go on with the round of before, or begin one; return demands of some limiters, and some units that are gone.

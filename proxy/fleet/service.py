@@ -80,6 +80,8 @@ MOST_UNREAD: Final = 8 << 20
 `slow`: later ones repeat what they say."""
 _MESSAGE_BYTES: Final = 400
 """Bytes of memory for a message that waits, besides its own."""
+_MEASURING: Final = 5
+"""Units of work of a look at limiters of which none has a demand to report yet."""
 _BYTES_OF_A_UNIT: Final = 400
 """Bytes of grants that are taken in a unit of work."""
 MOST_NAMED: Final = 5
@@ -397,7 +399,7 @@ class FleetService:
         if self._is_cut_off:  # new limits, and those with another value, get their part at once
             self._put()
         self._go_on()
-        return 1 + 2 * len(changed) + len(gone) + report.units
+        return _MEASURING + 2 * len(changed) + len(gone) + report.units
 
     def _go_on(self) -> None:
         """Go on with the round of measuring; report soon if that is urgent."""
@@ -405,11 +407,12 @@ class FleetService:
             if not self._is_measuring:
                 self._is_measuring = True
                 self._in_turn(self._go_on_measuring, "own")
-        elif self.shared.is_mixed and self._again is None and self._is_running:
-            self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
-        if self._is_running and self.member.has_more:
-            self._reports.soon(BETWEEN_PARTS_S)
-        elif self.member.urgent:
+        elif self._is_running:
+            if self.shared.is_mixed and self._again is None:
+                self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
+            if self.member.has_more:
+                self._reports.soon(BETWEEN_PARTS_S)
+        if self.member.urgent:
             self.wants_now()
 
     def _go_on_measuring(self) -> int:
@@ -423,7 +426,7 @@ class FleetService:
         if not self.shared.has_more and self.member.has_more:
             return 2 * len(changed) + self._report_on({}, [], now)
         self._go_on()
-        return 1 + 2 * len(changed) + len(gone)
+        return _MEASURING + 2 * len(changed) + len(gone)
 
     def _look_again(self) -> None:
         self._again = None

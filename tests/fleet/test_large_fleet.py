@@ -114,11 +114,9 @@ def test_a_large_fleet_shares_within_the_whole() -> None:
     fleet = LargeFleet()
     fleet.cycle(1)
     fleet.settle()
+    assert min(fleet.sums.values()) >= 0.99 * WHOLE, "the whole is divided"
     assert fleet.cycle(1) <= 10_000_000
     fleet.settle()
-    for _ in range(12):
-        fleet.cycle(0)
-    assert min(fleet.sums.values()) >= 0.99 * WHOLE, "a limit with an unbounded demand is granted whole"
     assert fleet.cycle(0) <= MEMBERS * 60, "a member at rest sends a heartbeat"
     few = [fleet.cycle(0.01) for _ in range(8)]
     assert sum(few) <= 8 * 100_000, "1 % of the demands change in each cycle"

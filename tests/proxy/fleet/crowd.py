@@ -42,7 +42,7 @@ class FleetCrowd:
         self.is_slow = False
         self.offering = {"a", "b"}
         self._done: dict[str, int] = {}
-        self._count(monkeypatch, SharedLimits, "_measure")
+        self._count(monkeypatch, SharedLimits, "_demand_of")
         self._count(monkeypatch, SharedLimits, "assign")
         self._count(monkeypatch, ShareTable, "_divide")
         self._count(monkeypatch, ShareTable, "_introduce")
