@@ -34,7 +34,7 @@ from fleet.share_table import MemberShares, ShareTable
 MOST_MEMBERS = 1000
 """Members of a fleet, at most. Reports of others are dropped."""
 
-MOST_STEPS = 1_000
+MOST_STEPS = 600
 """Shares that one call of `Coordinator.grant` looks at to divide limits, at most, but for those of the last limit."""
 
 MOST_AT_ONCE = 1_500

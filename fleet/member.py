@@ -217,9 +217,9 @@ _NO_DEMANDS = _Demands([], [], [], has_unanswered=False)
 class FleetMember:
     """The member's side: makes reports of demands, and shares of grants.
 
-    The caller puts shares in force as soon as it can (`shares_to_put`), and lets its buckets earn until `lease_until`,
-    which a renewed lease makes later only when no share is left to put: none of before may earn by it. All times are nanoseconds of this process' monotonic clock, which may be fast or slow by half a
-    percent.
+    The caller puts shares in force as soon as it can (`shares_to_put`), and lets its buckets earn until `lease_until`. A
+    renewed lease makes that later only when no share is left to put: none of before may earn by it. All times are
+    nanoseconds of this process' monotonic clock, which may be fast or slow by half a percent.
 
     A lease ends `lease_ns` after *the sending* of the latest report that was answered. The coordinator counts from the
     moment at which it received that report, which is later. So it never gives away a share that is still in use,
@@ -253,8 +253,8 @@ class FleetMember:
         answered_at: When a report was last answered.
         has_left: The coordinator has answered the report of leaving, by a void grant.
         voids: The number of this member's latest sessions that a void grant has ended before any answer.
-        urgent: The next report must be sent at once: a new session, shares to acknowledge, demands that found no room in
-            the previous one and have room now.
+        urgent: The next report must be sent at once: a new session, shares to acknowledge, demands that found no room
+            in the previous one and have room now.
         dropped: Messages, and parts of messages, that were not taken, by cause.
     """
 
@@ -293,19 +293,17 @@ class FleetMember:
         self._gone: dict[int, int] = {}  # limits that are gone, by number: the first report of that, or 0
         self._drifted: set[int] = set()  # numbers whose demand has changed too little to be reported at once
         self._reports = 0  # except those that go on with the one before
-        self._is_whole = True  # the latest report left no demand to the next one
         self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and `_Demands.has_unanswered`
         self._unsafe = 0  # the number of limits without the flag `_SAFE`
         self._to_put: dict[int, ShareCause] = {}  # numbers whose shares the caller must put in force
         self._lease_ends = now  # as `lease_until`, when no share is left to put
         self._sequence = 0
         self._since = 1
-        self._taken = 0  # the latest grant of this session
-        self._seen = 0  # the latest grant whose shares are in force
+        self._taken = self._seen = 0  # the latest grant of this session; the latest whose shares are in force
         self._answered = 0
         self._followed_at = now
         self._force = _InForce.NOTHING
-        self._has_room = True  # the latest report had all demands, or has been answered
+        self._is_whole = self._has_room = True  # the latest report had room for all demands; or has been answered
         self._leaving = 0  # the report of leaving
         self._part: Literal["fair", "floor", "none"] = "none"
         self._equal_part = 0  # while isolated: the share of a limit for which no coordinator has granted one

@@ -58,11 +58,11 @@ RAISE_NS = 5_000_000_000
 several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
 """
 _HALVED_NS, _MANY_HALVED_NS, _FEW = 5_000_000_000, 2_000_000_000, 4
-MOST_MEASURED = 60
-"""Active limiters that each `demands` measures, at most: a millisecond or two of work."""
-_MOST_FIRST = 40
+MOST_MEASURED = 30
+"""Active limiters that each `demands` measures, at most: a millisecond of work."""
+_MOST_FIRST = 20
 """Of these, those that were at rest, or have lost their last stream; the others have the rest of the place."""
-_MOST_OTHERS = 50
+_MOST_OTHERS = 30
 """Raises that each `demands` puts in force, gone units that it returns, outdated limiters that it drops, at most."""
 _FILLING_LOOKED_AT = 200
 """Filling limiters that each round looks at, at most."""
@@ -299,7 +299,8 @@ class SharedLimits:
         waiting = [limiter for limiter in _taken(self._waiting_again, MOST_MEASURED) if limiter.waiters]
         for limiter in waiting:
             limiter.share(limiter.shares, limiter.quota, now)
-        self._serve(waiting, now)
+        if waiting:
+            self._serve(waiting, now)
 
     @property
     def has_more(self) -> bool:

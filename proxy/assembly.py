@@ -200,13 +200,13 @@ class Proxy:
         return Handovers(Door(state, self.config.proxy_id), partial(Handed, self, ServiceManager(os.environ)))
 
     def _make_fleet(self, policies: Policies) -> FleetService | None:
-        """Make the proxy's part in its fleet; the engine, which does its calls in slices, is made later and needs it."""
+        """Make the proxy's part in its fleet. The engine is made later, and makes its calls in slices."""
         if self.config.fleet is None:
             return None
         return FleetService(
             self.config.fleet,
             self.config.proxy_id,
-            lambda call, key: self._fleet_calls.add(call, key),
+            lambda call, key: self._fleet_calls.add(call, key),  # noqa: PLW0108 - which are made later
             on_share=self.access.share,
             written=partial(_written_limits, policies),
             members=self._source.members,

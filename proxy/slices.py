@@ -76,7 +76,7 @@ AT_ONCE: Final = {
     Work.HANDSHAKES: 2,  # a step with a key of RSA 2048 takes 0.3 to 0.6 ms, of RSA 4096 3.4 ms
     Work.RECORDS: 30,  # a hundred records of one byte take 50 µs
     Work.CREDENTIALS: 3,  # a token that is tried with four keys of P-521 takes 2 ms
-    Work.FLEET: 100,
+    Work.FLEET: 50,  # two units, to measure a demand or to put a share in force, take 20 to 40 µs
     Work.FILES: 50,
     Work.MEMORY: 5,
 }

@@ -20,8 +20,8 @@ from limiter.token_bucket import NANOS_PER_SECOND, Lease
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import ThrottledLog
 
-MOST_PUT = 50
-"""Shares that one call puts in force, at most: a millisecond or two of work."""
+MOST_PUT = 25
+"""Shares that one call puts in force, at most: a millisecond of work."""
 
 
 @dataclass(frozen=True, slots=True)

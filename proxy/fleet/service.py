@@ -62,7 +62,7 @@ from proxy.slices import InTurn
 
 LEAST_BETWEEN_REPORTS_S: Final = 0.025
 """Seconds between two reports, at least; those of a cycle, or due to `LOOK_AGAIN_NS`, come in any case."""
-BETWEEN_PARTS_S: Final = 0.005
+BETWEEN_PARTS_S: Final = 0.002
 """Seconds between two reports, at least, where the first had no room for all demands and has been answered."""
 LEAVING_REPORTS: Final = 3
 """Reports with which a member leaves, at most: until one is answered. If all were lost, its share would be unused for a
@@ -396,10 +396,9 @@ class FleetService:
         """Send a report; return the units of work that it was."""
         report = self.member.report(changed, gone, now, brokers)
         self._send_report(report)
-        if self._is_cut_off:  # new limits, and those with another value, get their part at once
-            self._put()
+        put = self._put() if self._is_cut_off else 0  # new limits, and those with another value, get their part at once
         self._go_on()
-        return _MEASURING + 2 * len(changed) + len(gone) + report.units
+        return put + _MEASURING + 2 * len(changed) + len(gone) + report.units
 
     def _go_on(self) -> None:
         """Go on with the round of measuring; report soon if that is urgent."""
@@ -432,10 +431,10 @@ class FleetService:
         self._again = None
         self._reports.now()
 
-    def _look_at_lease(self) -> None:
-        """Note the end of a lease. If this member is cut off, put the isolated shares in force that are not yet."""
+    def _look_at_lease(self) -> int:
+        """Note the end of a lease, and put shares in force that are left; return the units of work that it was."""
         if not self._is_running:
-            return
+            return 1
         now = self._clock()
         if self._had_lease and now >= self.member.lease_until and not self.member.has_to_put:
             self._had_lease = False
@@ -443,9 +442,9 @@ class FleetService:
         self.member.cut_off(now, refused=self.link is not None and self.link.refused)
         if self.member.isolated and not self._is_cut_off:
             self._is_cut_off, self._turned = True, "isolated"
-        if self.member.has_to_put or self._turned is not None:
-            self._put()
+        units = self._put() if self.member.has_to_put or self._turned is not None else 1
         self._look_at_state()
+        return units
 
     def _put(self) -> int:
         """Put some shares in force; the others follow. Return the units of work that it was."""
@@ -500,16 +499,16 @@ class FleetService:
         except BadMessage as error:
             self._dropped[error.cause] += 1
             return 1
+        units = 1 + len(message) // _BYTES_OF_A_UNIT
         if self._left is None:
-            self._take(grants)
-        else:
-            self.member.take(grants, self._clock())
-            if self.member.has_left:
-                self._left.set()
-        return 1 + len(message) // _BYTES_OF_A_UNIT
+            return units + self._take(grants)
+        self.member.take(grants, self._clock())
+        if self.member.has_left:
+            self._left.set()
+        return units
 
-    def _take(self, grants: Grants) -> None:
-        """Take grants, and put their shares in force."""
+    def _take(self, grants: Grants) -> int:
+        """Take grants, and put shares in force; return the units of work that it was."""
         self._look_at_clock(grants)
         self._look_at_lease()  # the lease may have ended while this process stood still
         now, before = self._clock(), self.member.epoch
@@ -524,12 +523,13 @@ class FleetService:
             self._differs_since = None
         elif self._differs_since is None:
             self._differs_since = now
-        self._put()
+        units = self._put()
         if now < self.member.lease_until and not self.member.isolated:
             self._had_lease = True
         if self.member.epoch != before:
             fields = {"coordinator": self.member.coordinator, "members": self.member.members}
             structlog.get_logger().info("fleet: follows a coordinator", fleet=self.config.name, **fields)
+        return units
 
     def _look_at_clock(self, grants: Grants) -> None:
         for own in grants.grants if grants.sent_at else ():

@@ -330,8 +330,9 @@ def test_no_turn_does_more_for_a_fleet_than_a_slice(
     """The bounds are small beside the limits of the two members, of which one also coordinates."""
     at_once, in_a_call = 40, 20
     monkeypatch.setitem(AT_ONCE, Work.FLEET, at_once)
-    for bound in ("limiter.sharing.MOST_MEASURED", "limiter.sharing._MOST_OTHERS", "proxy.fleet.member_limits.MOST_PUT"):
-        monkeypatch.setattr(bound, in_a_call)
+    for name in ("MOST_MEASURED", "_MOST_OTHERS"):
+        monkeypatch.setattr(f"limiter.sharing.{name}", in_a_call)
+    monkeypatch.setattr("proxy.fleet.member_limits.MOST_PUT", in_a_call)
     monkeypatch.setattr("limiter.sharing._MOST_FIRST", in_a_call // 2)
     monkeypatch.setattr("fleet.coordinator.MOST_STEPS", 3 * in_a_call)
     monkeypatch.setattr("fleet.member.FULL_REPORT", in_a_call * (INTRODUCTION_BYTES + 50))
