@@ -217,8 +217,8 @@ _NO_DEMANDS = _Demands([], [], [], has_unanswered=False)
 class FleetMember:
     """The member's side: makes reports of demands, and shares of grants.
 
-    The caller puts shares in force as soon as it can (`shares_to_put`), and lets its buckets earn until `lease_until`. A
-    renewed lease makes that later only when no share is left to put: none of before may earn by it. All times are
+    The caller puts shares in force as soon as it can (`shares_to_put`), and lets its buckets earn until `lease_until`.
+    A renewed lease makes that later only when no share is left to put: none of before may earn by it. All times are
     nanoseconds of this process' monotonic clock, which may be fast or slow by half a percent.
 
     A lease ends `lease_ns` after *the sending* of the latest report that was answered. The coordinator counts from the
