@@ -34,6 +34,12 @@ from fleet.share_table import MemberShares, ShareTable
 MOST_MEMBERS = 1000
 """Members of a fleet, at most. Reports of others are dropped."""
 
+MOST_STEPS = 600
+"""Shares that one call of `Coordinator.grant` looks at to divide limits, at most, but for those of the last limit."""
+
+MOST_AT_ONCE = 1_500
+"""Shares in the grants of one call, at most, but for those of the last member."""
+
 MOST_ENDED = 10_000
 """Ended sessions that are remembered, at most: a late report of one does not begin a new session."""
 
@@ -52,6 +58,7 @@ class _Session:
         heard, heard_at: The latest report, and when it was received.
         answered, answered_at: The latest report that has been answered, and when it was received. The lease counts from
             that time.
+        introduces: The latest report has introductions: the next ones wait for an answer.
         written: The limits that are written in the member.
         version: The version of Sluice that the member runs; empty: unknown.
     """
@@ -63,6 +70,7 @@ class _Session:
         "heard",
         "heard_at",
         "incarnation",
+        "introduces",
         "name",
         "shares",
         "since",
@@ -78,6 +86,7 @@ class _Session:
         self.heard = report.sequence
         self.begun_at = self.heard_at = self.answered_at = now
         self.answered = 0
+        self.introduces = True
         self.written = report.written
         self.version = report.version
 
@@ -85,7 +94,8 @@ class _Session:
 class Coordinator:
     """The coordinator's side: takes reports, and makes grants.
 
-    A call takes time for changed limits and for each member, never for all limits. `fleet.share_table` explains why the
+    A call takes time for changed limits and for each member, never for all limits; `grant` for a bounded number of
+    them, and `has_more` says whether more are left. `fleet.share_table` explains why the
     shares of a limit are never more than the whole.
 
     **Lost members.** A member's shares are free in three cases. The member reports that it leaves. The member begins
@@ -137,6 +147,8 @@ class Coordinator:
         self._sessions: dict[int, _Session] = {}  # by incarnation
         self._ended: dict[int, int] = {}  # by incarnation: the first report of its latest session that has ended
         self._to_void: dict[int, int] = {}  # by incarnation: the report that the next void grant answers
+        self._turn = 0  # the session whose shares come first in the next grants
+        self._has_ungranted = False  # the latest grants had no room for the shares of some members
 
     def may_grant(self, now: int) -> bool:
         """Return whether certainly no other coordinator's members would apply grants of this one."""
@@ -164,6 +176,7 @@ class Coordinator:
             self._answer_by_void(report)
             return True
         session.heard, session.heard_at = report.sequence, now
+        session.introduces = bool(report.introductions)
         self.table.hear(session.shares, report, now)
         ends = self._ends_at <= now and (self._granted_at < self._ends_at or self._ends_at <= self._confirmed_at)
         self._is_to_compare |= session.written != report.written
@@ -177,13 +190,18 @@ class Coordinator:
             # A message without shares and answers only asks whether there is another coordinator: the link confirms.
             return [] if self.deposed else [self._message([])]
         self._expire(now)
-        self.table.divide(now)
+        self.table.divide(now, MOST_STEPS)
         if self._is_to_compare:
             self._compare_members()
         messages = self._messages(now)
         self._granted_at = now
         self._ends_at = min([session.answered_at for session in self._sessions.values()], default=now) + self._expiry_ns
         return messages
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the latest `grant` has left limits or shares to a next one, which should come soon."""
+        return not self.deposed and (self.table.is_dirty or self._has_ungranted)
 
     def members(self, now: int) -> list[MemberStatus]:
         """Return the status of each member."""
@@ -257,7 +275,7 @@ class Coordinator:
             if not report.leaving:  # a leaving member repeats its report until it has an answer
                 self._drop("session")
             return None
-        if len(self._sessions) >= MOST_MEMBERS:
+        if len(self._sessions) + self.table.leaving >= MOST_MEMBERS:
             self._drop("members")
             return None
         shares = self.table.join(report.member, brings=not had_session and now < self._whole_at)
@@ -338,14 +356,22 @@ class Coordinator:
         for incarnation, sequence in self._to_void.items():
             yield Grant(incarnation, sequence, void=True)
         self._to_void.clear()
-        for session in self._sessions.values():
-            is_due = session.shares.is_due(now, self.settings.cycle_ns)
-            if is_due or session.heard > session.answered:
+        sessions, left, cycle_ns = list(self._sessions.values()), MOST_AT_ONCE, self.settings.cycle_ns
+        first, self._has_ungranted = self._turn % max(1, len(sessions)), False
+        for number, session in enumerate([*sessions[first:], *sessions[:first]], first + 1):
+            shares = session.shares
+            may_wait = self.table.is_dirty and now < shares.sent_at + 2 * cycle_ns
+            is_due = shares.is_due(now, cycle_ns, may_wait=may_wait)
+            self._has_ungranted |= is_due and left <= 0
+            if is_due and left > 0:
                 session.answered, session.answered_at = session.heard, session.heard_at
-                if is_due:
-                    yield self.table.grant(session.incarnation, session.heard, session.shares, now)
-                else:
-                    yield Grant(session.incarnation, session.heard)
+                grant = self.table.grant(session.incarnation, session.heard, shares, now)
+                left -= len(grant.ids)
+                self._turn = number
+                yield grant
+            elif session.heard > session.answered and (session.introduces or not (may_wait or is_due)):
+                session.answered, session.answered_at = session.heard, session.heard_at
+                yield Grant(session.incarnation, session.heard)
 
 
 def _differing(members: Mapping[_Same, list[str]]) -> Iterator[tuple[_Same, int, tuple[str, ...]]]:

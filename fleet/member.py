@@ -10,6 +10,11 @@ The states of a member:
                  └──`cut_off`─▶ isolated: shares without a lease ──an answer──────┘
 
 `_InForce` names the shares that are in force.
+
+A member may have very many limits, so each report and each call concerns a bounded number of them:
+
+    a demand   *pending* ─in a report, as far as it has room─▶ *unanswered*: in each report ─answer─▶ known
+    a share    granted, revoked or cut ─▶ *to put* ─`shares_to_put`─▶ in force ─when none is left─▶ acknowledged
 """
 
 from array import array
@@ -17,13 +22,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from typing import Literal, NamedTuple
+from itertools import islice
+from typing import Final, Literal, NamedTuple
 
 from fleet.messages import (
     DEMAND_BYTES,
-    FULL_MESSAGE,
-    GONE_BYTES,
+    FULL_REPORT,
     INTRODUCTION_BYTES,
+    MOST_GONE,
     MOST_LIMITERS,
     NO_LIMITS,
     Demand,
@@ -49,7 +55,7 @@ FOREVER = (1 << 63) - 1
 FLOOR = WHOLE // 20
 """The part of a share that `isolated: floor` leaves, in millionths."""
 
-REFRESH_CYCLES = 8
+REFRESH_REPORTS = 8
 """Every n-th report also has the demands that have changed by a tenth at most."""
 
 MOST_SENT = 4096
@@ -59,6 +65,13 @@ _INTRODUCED = 1
 """Flag of a limiter: the coordinator knows its number, and its limit."""
 _GRANTED = 2
 """Flag of a limiter: a coordinator has granted its share. Without this flag other members may hold any share."""
+_SAFE = 4
+"""Flag of a limiter: the coordinator of this session knows its share, or it had none when the session began."""
+_OF_NO_SESSION: Final = bytes([flags & _GRANTED for flags in range(256)])
+"""The flags of a limiter after the begin of a session, by those before."""
+
+ShareCause = Literal["granted", "rejoined", "lease ended", "isolated"]
+"""Why a share changes: `granted`, or so after an isolation, `rejoined`; revoked, `lease ended`; or cut, `isolated`."""
 
 
 class _InForce(Enum):
@@ -91,7 +104,7 @@ class _Limits:
         held: By number, the limit's value in force where members have different ones: the lowest.
         introduced_by: The first report of the session that has introduced the number; 0 if none has. In a grant that
             answers an earlier report, the number means another limit.
-        flags: `_INTRODUCED` and `_GRANTED`, or 0.
+        flags: Of `_INTRODUCED`, `_GRANTED` and `_SAFE`.
         free: The numbers that are free.
     """
 
@@ -123,6 +136,11 @@ class _Limits:
         self.introduced_by = array("q")
         self.flags = bytearray()
         self.free: list[int] = []
+
+    def begin_session(self) -> None:
+        """Count all limits as unknown to the coordinator."""
+        self.flags = self.flags.translate(_OF_NO_SESSION)
+        self.introduced_by = array("q", bytes(8 * len(self.keys)))
 
     def add(self, key: ShareKey, demand: Demand) -> int:
         """Give a number to a limit that has none, and return the number."""
@@ -184,24 +202,24 @@ class _Demands(NamedTuple):
         ids: The numbers of the limits.
         introductions: Those that the coordinator does not know.
         gone: Numbers of limits that are gone.
-        are_all: The report has all demands without an answer.
+        has_unanswered: The report has all that earlier reports had and that has no answer.
     """
 
     ids: list[int]
     introductions: list[Introduction]
     gone: list[int]
-    are_all: bool
+    has_unanswered: bool
 
 
-_NO_DEMANDS = _Demands([], [], [], are_all=False)
+_NO_DEMANDS = _Demands([], [], [], has_unanswered=False)
 
 
 class FleetMember:
     """The member's side: makes reports of demands, and shares of grants.
 
-    The caller puts shares in force as soon as it receives them, and only then renews the lease of its buckets with
-    `lease_until`. All times are nanoseconds of this process' monotonic clock, which may be fast or slow by half a
-    percent.
+    The caller puts shares in force as soon as it can (`shares_to_put`), and lets its buckets earn until `lease_until`.
+    A renewed lease makes that later only when no share is left to put: none of before may earn by it. All times are
+    nanoseconds of this process' monotonic clock, which may be fast or slow by half a percent.
 
     A lease ends `lease_ns` after *the sending* of the latest report that was answered. The coordinator counts from the
     moment at which it received that report, which is later. So it never gives away a share that is still in use,
@@ -226,8 +244,8 @@ class FleetMember:
         version_sets: The versions of Sluice that members run, where these differ, by the latest grants.
         coordinator_version: That of the coordinator that was followed last; empty: an earlier one, or none was.
         roster, listed_at: The latest list of members, and when it came; 0 before the first.
-        lease_until: When the lease ends or ended; `FOREVER` while isolated. It becomes earlier when an isolated member
-            reaches the coordinator again.
+        lease_until: Until when buckets may earn: the end of the lease, `FOREVER` while isolated, or an earlier time
+            while shares are left to put. It becomes earlier when an isolated member reaches the coordinator again.
         epoch: The coordinator that is followed; 0 if none.
         epoch_heard: The greatest epoch in any grants. A process that becomes coordinator takes a greater one.
         coordinator: The name of the coordinator that was followed last; empty before the first.
@@ -235,7 +253,8 @@ class FleetMember:
         answered_at: When a report was last answered.
         has_left: The coordinator has answered the report of leaving, by a void grant.
         voids: The number of this member's latest sessions that a void grant has ended before any answer.
-        urgent: The next report must be sent at once: a new session, shares to acknowledge, the rest of a long report.
+        urgent: The next report must be sent at once: a new session, shares to acknowledge, demands that found no room
+            in the previous one and have room now.
         dropped: Messages, and parts of messages, that were not taken, by cause.
     """
 
@@ -269,21 +288,25 @@ class FleetMember:
         self.dropped: Counter[str] = Counter()
         self._limits = _Limits()
         self._quotas = QuotaPool()
-        self._pending: dict[int, int] = {}  # demands without an answer, by number: the first report with it, or 0
+        self._pending: dict[int, None] = {}  # numbers whose demand is in no report yet, the oldest first
+        self._unanswered: dict[int, int] = {}  # demands without an answer, by number: the first report with it, or 0
         self._gone: dict[int, int] = {}  # limits that are gone, by number: the first report of that, or 0
         self._drifted: set[int] = set()  # numbers whose demand has changed too little to be reported at once
-        self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and whether it was complete
+        self._reports = 0  # except those that go on with the one before
+        self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and `_Demands.has_unanswered`
+        self._unsafe = 0  # the number of limits without the flag `_SAFE`
+        self._to_put: dict[int, ShareCause] = {}  # numbers whose shares the caller must put in force
+        self._lease_ends = now  # as `lease_until`, when no share is left to put
         self._sequence = 0
         self._since = 1
-        self._seen = 0
+        self._taken = self._seen = 0  # the latest grant of this session; the latest whose shares are in force
         self._answered = 0
-        self._cycles = 0
         self._followed_at = now
         self._force = _InForce.NOTHING
+        self._is_whole = self._has_room = True  # the latest report had room for all demands; or has been answered
         self._leaving = 0  # the report of leaving
         self._part: Literal["fair", "floor", "none"] = "none"
         self._equal_part = 0  # while isolated: the share of a limit for which no coordinator has granted one
-        self._unshared: dict[int, None] = {}  # while isolated: numbers whose shares are not in force yet
 
     def report(
         self,
@@ -295,28 +318,26 @@ class FleetMember:
         """Return the report to send now, once a cycle or when something is urgent.
 
         Args:
-            changed: The demands that may have changed since the last call. This report has those that differ by more
-                than a tenth from the reported ones; each `REFRESH_CYCLES`-th report has all others.
-            gone: Limits that this process has no more.
+            changed: As for `note`.
+            gone: As for `note`.
             now: The time of sending.
             brokers: Brokers that lookup answers have named, for the other members.
         """
         self._end_lease(now)
-        for key in gone:
-            self._forget(key)
-        for key, demand in changed.items():
-            self._note(key, demand)
-        self._cycles += 1
-        if self._cycles % REFRESH_CYCLES == 0:
-            for id_ in self._drifted:
-                self._pending[id_] = 0
-            self._drifted.clear()
+        self.note(changed, gone)
+        if self._is_whole:
+            self._reports += 1
+            if self._reports % REFRESH_REPORTS == 0:
+                for id_ in self._drifted:
+                    self._must_report(id_)
+                self._drifted.clear()
         self._sequence += 1
-        demands = _NO_DEMANDS if self.epoch == 0 else self._demands(self._sequence)
-        self.urgent = self.epoch != 0 and not demands.are_all
+        # A coordinator would believe the shares in an introduction, which may be lower than those still in force.
+        demands = _NO_DEMANDS if self.epoch == 0 or self._to_put else self._demands(self._sequence)
+        self.urgent = False
         if len(self._sent) == MOST_SENT:
             del self._sent[next(iter(self._sent))]
-        self._sent[self._sequence] = now, demands.are_all
+        self._sent[self._sequence] = now, demands.has_unanswered
         limits, ids = self._limits, demands.ids
         return MemberReport(
             self.settings.fleet,
@@ -337,63 +358,92 @@ class FleetMember:
             version="" if self._seen else self.version,
         )
 
-    def take(self, grants: Grants, now: int) -> list[LimitShare]:
-        """Take the grants for this member; return the shares to put in force now."""
+    def note(self, changed: Mapping[ShareKey, Demand], gone: Iterable[ShareKey]) -> None:
+        """Take demands for the next reports.
+
+        Args:
+            changed: The demands that may have changed since the last call. The next reports have those that differ by
+                more than a tenth from the reported ones; each `REFRESH_REPORTS`-th report has all others.
+            gone: Limits that this process has no more, unless `changed` has them.
+        """
+        for key in gone:
+            self._forget(key)
+        for key, demand in changed.items():
+            self._note(key, demand)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the next report has demands that no report has had."""
+        return self.epoch != 0 and bool(self._pending) and self._has_room
+
+    def take(self, grants: Grants, now: int) -> None:
+        """Take the grants for this member. `shares_to_put` has the shares."""
         self._end_lease(now)
         if grants.fleet != self.settings.fleet:
             self.dropped["fleet"] += 1
-            return []
-        ended = max(self.answered_at, self.lease_until)
-        if self.isolated:  # `lease_until` is FOREVER
+            return
+        ended = max(self.answered_at, self._lease_ends)
+        if self.isolated:  # that is FOREVER
             ended = max(self.answered_at, self._followed_at) + self.settings.lease_ns
         if self.epoch == 0 and now > ended + 2 * self.settings.lease_ns:
             self.epoch_heard = 0  # a wrong clock made that epoch too great; no member has shares of that time
         if grants.epoch < self.epoch_heard:
             self.dropped["epoch"] += 1
-            return []
-        shares = self._follow(grants.epoch, now) if grants.epoch != self.epoch else []
+            return
+        if grants.epoch != self.epoch:
+            self._follow(grants.epoch, now)
         self.coordinator, self.members = grants.coordinator, grants.members
         for grant in grants.grants:
             if grant.incarnation == self.incarnation:
-                shares += self._take_grant(grant, now)
+                self._take_grant(grant, now)
         self.limit_sets, self.version_sets = grants.limit_sets, grants.version_sets
         self.coordinator_version = grants.version
         if grants.roster:
             self.roster, self.listed_at = grants.roster, now
-        return shares
 
-    def cut_off(self, now: int, *, refused: bool) -> list[LimitShare]:
-        """Return the shares to put in force without a lease, where the lease has ended or none came for a lease's time.
+    def shares_to_put(self, most: int) -> Iterator[tuple[LimitShare, ShareCause]]:
+        """Yield up to `most` shares to put in force. Each counts as in force when the next one is asked for."""
+        for id_, cause in list(islice(self._to_put.items(), most)):
+            yield self._limits.share(id_), cause
+            del self._to_put[id_]
+        self._renew()
+
+    @property
+    def has_to_put(self) -> bool:
+        """Whether shares are left to put in force."""
+        return bool(self._to_put)
+
+    def cut_off(self, now: int, *, refused: bool) -> None:
+        """Have shares in force without a lease, where the lease has ended or none came for a lease's time.
 
         Each share is the `isolated` part of the lesser of the last share and an equal part. For a limit without a
         granted share, it is the `isolated` part of an equal part. If the number of members is unknown, `fair` is no
-        more than `floor`. Once isolated, a member gets the shares of limits that were added or changed since the last
-        call.
+        more than `floor`. An isolated member has such shares of limits that are added, too.
 
         Args:
             now: The time.
             refused: Connections to the broker that carries the messages are refused at once, and do not time out.
         """
         self._end_lease(now)
-        if not self.isolated:
-            unanswered = now - max(self._followed_at, self.answered_at) >= self.settings.lease_ns
-            if self._force is _InForce.LEASE or (self._force is _InForce.NOTHING and not unanswered):
-                return []
-            kind = self.settings.isolated
-            if kind == "auto":
-                kind = "fair" if refused else "floor"
-            members = self.members or self.settings.expected
-            self._part = "floor" if kind == "fair" and not members else kind
-            part = {"fair": WHOLE, "floor": FLOOR, "none": 0}[self._part]
-            self._equal_part = WHOLE // max(1, members) * part // WHOLE
-            limits = self._limits
-            for id_ in limits.ids.values():
-                last = limits.ppm[id_] * part // WHOLE if limits.flags[id_] & _GRANTED else WHOLE
-                limits.ppm[id_] = min(last, self._equal_part)
-            self._unshared = dict.fromkeys(limits.ids.values())
-            self._force, self.lease_until = _InForce.ISOLATED, FOREVER
-        unshared, self._unshared = self._unshared, {}
-        return [self._limits.share(id_) for id_ in unshared]
+        if self.isolated:
+            return
+        unanswered = now - max(self._followed_at, self.answered_at) >= self.settings.lease_ns
+        if self._force is _InForce.LEASE or (self._force is _InForce.NOTHING and not unanswered):
+            return
+        kind = self.settings.isolated
+        if kind == "auto":
+            kind = "fair" if refused else "floor"
+        members = self.members or self.settings.expected
+        self._part = "floor" if kind == "fair" and not members else kind
+        part = {"fair": WHOLE, "floor": FLOOR, "none": 0}[self._part]
+        self._equal_part = WHOLE // max(1, members) * part // WHOLE
+        limits = self._limits
+        for id_ in limits.ids.values():
+            last = limits.ppm[id_] * part // WHOLE if limits.flags[id_] & _GRANTED else WHOLE
+            limits.ppm[id_] = min(last, self._equal_part)
+        self._to_put = dict.fromkeys(limits.ids.values(), "isolated")
+        self._force, self._lease_ends = _InForce.ISOLATED, FOREVER
+        self._renew()
 
     def reincarnate(self, incarnation: int) -> None:
         """Go on as another member: forged reports in the name of this one may hold for ever.
@@ -409,10 +459,12 @@ class FleetMember:
         self._leaving = report.sequence
         for id_ in self._limits.ids.values():
             self._limits.ppm[id_] = 0
-        self.lease_until, self.urgent = min(self.lease_until, now), False
+        self._to_put.clear()
+        self.lease_until = self._lease_ends = min(self.lease_until, now)
+        self.urgent = False
         self._force = _InForce.NOTHING
         self._since = self._sequence + 1  # so a grant that is on its way is dropped
-        self._seen = 0
+        self._seen = self._taken = 0
         return replace(report, leaving=True, introductions=[], gone=[], ids=(), used=(), wanted=(), streams=())
 
     @property
@@ -447,7 +499,7 @@ class FleetMember:
                 yield self._limits.share(id_)
 
     def _end_lease(self, now: int) -> None:
-        if self._force is _InForce.LEASE and now >= self.lease_until:
+        if self._force is _InForce.LEASE and now >= self._lease_ends:
             self._force = _InForce.LAPSED
             self.epoch = 0
             self._begin_session()
@@ -456,32 +508,38 @@ class FleetMember:
             self.epoch = 0  # the coordinator has gone as well: the next one gets the introductions
             self._begin_session()
 
-    def _follow(self, epoch: int, now: int) -> list[LimitShare]:
-        """Begin a session with another coordinator; return the shares that are 0 from now on."""
-        shares: list[LimitShare] = []
+    def _follow(self, epoch: int, now: int) -> None:
+        """Begin a session with another coordinator. Shares whose lease has ended are 0 from now on."""
         if self._force is _InForce.LAPSED:
             self._force = _InForce.NOTHING
-            shares = self._revoke_shares()
+            self._revoke_shares()
         self.epoch = self.epoch_heard = epoch
         self._followed_at = now
         self._begin_session()
-        return shares
 
-    def _revoke_shares(self) -> list[LimitShare]:
-        """Put all shares to 0, and return those that were above 0."""
+    def _revoke_shares(self) -> None:
+        """Put all shares to 0."""
         lost = [id_ for id_ in self._limits.ids.values() if self._limits.ppm[id_]]
         for id_ in lost:
             self._limits.ppm[id_] = 0
-        return [self._limits.share(id_) for id_ in lost]
+            self._to_put[id_] = "lease ended"
+
+    def _renew(self) -> None:
+        """Acknowledge grants, and let buckets earn by the present lease, if no share is left to put in force."""
+        if not self._to_put:
+            self._to_put = {}  # an emptied dict keeps its memory
+            self.urgent = self.urgent or self._seen != self._taken
+            self._seen, self.lease_until = self._taken, self._lease_ends
 
     def _begin_session(self) -> None:
         self._since = self._sequence + 1
-        self._seen = 0
+        self._seen = self._taken = 0
         limits = self._limits
-        self._pending = dict.fromkeys(limits.ids.values(), 0)
-        for id_ in limits.ids.values():
-            limits.flags[id_] &= ~_INTRODUCED
-            limits.introduced_by[id_] = 0
+        limits.begin_session()
+        self._unsafe = len(limits.ids)
+        self._pending = dict.fromkeys(limits.ids.values())
+        self._unanswered = {}
+        self._has_room = True
         for id_ in self._gone:
             limits.let_go(id_)
         self._gone.clear()
@@ -499,19 +557,27 @@ class FleetMember:
             return
         reported = limits.reported(id_)
         if self.isolated and demand.quota != (limits.latest.get(id_) or reported).quota:
-            self._unshared[id_] = None  # no coordinator will confirm the new value
+            self._to_put[id_] = "isolated"  # no coordinator will confirm the new value
         if demand == reported:
             limits.take_latest(id_)
             self._drifted.discard(id_)
             return
         limits.latest[id_] = demand
         if demand.quota != reported.quota:
-            limits.flags[id_] &= ~_INTRODUCED
-            self._pending[id_] = 0
+            if limits.flags[id_] & _INTRODUCED:  # an introduction is longer than a demand, and may find no room
+                limits.flags[id_] &= ~_INTRODUCED
+                self._unanswered.pop(id_, None)
+            self._must_report(id_)
         elif _differ(demand, reported):
-            self._pending[id_] = 0
-        elif id_ not in self._pending:
+            self._must_report(id_)
+        elif id_ not in self._pending and id_ not in self._unanswered:
             self._drifted.add(id_)
+
+    def _must_report(self, id_: int) -> None:
+        if id_ in self._unanswered:
+            self._unanswered[id_] = 0
+        else:
+            self._pending[id_] = None
 
     def _add(self, key: ShareKey, demand: Demand) -> None:
         limits = self._limits
@@ -519,93 +585,127 @@ class FleetMember:
             self.dropped["limiters"] += 1
             return
         id_ = limits.add(key, demand)
-        self._pending[id_] = 0
+        self._pending[id_] = None
         if self.isolated:
             limits.ppm[id_] = self._equal_part
-            self._unshared[id_] = None
+            self._to_put[id_] = "isolated"
+            self._unsafe += 1
+        else:
+            limits.flags[id_] |= _SAFE
 
     def _forget(self, key: ShareKey) -> None:
         id_ = self._limits.ids.get(key)
         if id_ is not None:
             self._limits.forget(id_, key)
-            self._unshared.pop(id_, None)
+            self._mark_safe(id_)
+            self._to_put.pop(id_, None)
             self._gone[id_] = 0
             self._pending.pop(id_, None)
+            self._unanswered.pop(id_, None)
             self._drifted.discard(id_)
 
-    def _demands(self, sequence: int) -> "_Demands":
-        """Return all demands without an answer, as far as they fit, for the report of this number.
+    def _mark_safe(self, id_: int) -> None:
+        flags = self._limits.flags
+        if not flags[id_] & _SAFE:
+            flags[id_] |= _SAFE
+            self._unsafe -= 1
 
-        Demands of earlier reports come first, so that an answer to this report is an answer to those.
+    def _demands(self, sequence: int) -> "_Demands":
+        """Return all demands without an answer, and pending ones as far as they have room, for the report `sequence`.
+
+        Each report has what earlier ones had and has no answer, so that an answer to this one is an answer to those.
         """
-        gone = list(self._gone)
+        gone = list(islice(self._gone, MOST_GONE))
         for id_ in gone:
             self._gone[id_] = self._gone[id_] or sequence
-        left = FULL_MESSAGE - GONE_BYTES * len(gone)
-        limits, ids, introductions, are_all = self._limits, list[int](), list[Introduction](), True
-        for id_ in sorted(self._pending, key=lambda id_: self._pending[id_] == 0):
-            is_introduced = limits.flags[id_] & _INTRODUCED
-            key = limits.keys[id_]
-            assert key is not None
-            left -= DEMAND_BYTES if is_introduced else INTRODUCTION_BYTES + len(key.wire_name.encode())
+        limits, left = self._limits, FULL_REPORT - sum(map(self._size, self._unanswered))
+        for id_ in self._pending:
+            left -= self._size(id_)
             if left < 0:
-                are_all = False
                 break
-            if self._pending[id_] == 0:
-                self._pending[id_] = sequence
+            self._unanswered[id_] = 0
+        self._is_whole = self._has_room = left >= 0
+        introductions = list[Introduction]()
+        for id_, report in self._unanswered.items():
+            self._pending.pop(id_, None)
+            if report == 0:
+                self._unanswered[id_] = sequence
                 limits.mark_reported(id_)
-            if not is_introduced:
+            if not limits.flags[id_] & _INTRODUCED:
+                key = limits.keys[id_]
+                assert key is not None
                 limits.introduced_by[id_] = limits.introduced_by[id_] or sequence
                 introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
-            ids.append(id_)
-        return _Demands(sorted(ids), introductions, gone, are_all)
+        if not self._pending:
+            self._pending = {}  # an emptied dict keeps its memory
+        return _Demands(sorted(self._unanswered), introductions, gone, has_unanswered=True)
 
-    def _take_grant(self, grant: Grant, now: int) -> list[LimitShare]:
+    def _size(self, id_: int) -> int:
+        """Return the bytes of a demand in a report, at most."""
+        key = self._limits.keys[id_]
+        if self._limits.flags[id_] & _INTRODUCED or key is None:
+            return DEMAND_BYTES
+        return INTRODUCTION_BYTES + len(key.wire_name.encode())
+
+    def _take_grant(self, grant: Grant, now: int) -> None:
         if grant.void and grant.answers == self._leaving:
             self.has_left = True
-            return []
+            return
         if not self._since <= grant.answers <= self._sequence:
             self.dropped["session"] += 1
-            return []
+            return
         if grant.void:
             self.voids += 1
-            shares = [] if self.isolated else self._revoke_shares()
+            if not self.isolated:
+                self._revoke_shares()
+                self.lease_until = min(self.lease_until, now)  # others may have these shares by now
+                self._renew()
             self._begin_session()
-            return shares
+            return
+        cause: ShareCause = "rejoined" if self.isolated else "granted"
         if grant.answers > self._answered:
             self._answer(grant.answers, now)
-        if grant.sequence == 0 or self.isolated:  # an isolated member has no lease for which a granted share would hold
-            return []
-        if grant.sequence <= self._seen:
-            self.dropped["repeated"] += 1
-            return []
-        self._seen = grant.sequence
-        self.urgent = True
-        return self._apply(grant)
+        if grant.sequence and not self.isolated:  # an isolated member has no lease for which a granted share would hold
+            if grant.sequence > self._taken:
+                self._taken = grant.sequence
+                self._apply(grant, cause)
+            else:
+                self.dropped["repeated"] += 1
+        self._renew()
 
     def _answer(self, answers: int, now: int) -> None:
         """Take the answer to a report: the coordinator knows its demands, and the lease runs from its sending on."""
         self._answered, self.answered_at, self.voids = answers, now, 0
         sent = self._sent.get(answers)
-        for sequence in [sequence for sequence in self._sent if sequence <= answers]:
-            del self._sent[sequence]
-        limits = self._limits
-        for id_ in [id_ for id_, report in self._pending.items() if 0 < report <= answers]:
-            del self._pending[id_]
-            limits.flags[id_] |= _INTRODUCED
-        if not self._pending:
-            self._pending = {}  # an emptied dict keeps its memory
-        for id_ in [id_ for id_, report in self._gone.items() if 0 < report <= answers]:
+        while self._sent and (first := next(iter(self._sent))) <= answers:
+            del self._sent[first]
+        if sent is None:
+            return
+        sent_at, has_unanswered = sent
+        if has_unanswered:
+            self._take_as_known(answers)
+        until = sent_at + self.settings.lease_ns
+        if until > now and not self._unsafe:
+            self._lease_ends, self._force = until, _InForce.LEASE
+            self.lease_until = min(self.lease_until, until)
+
+    def _take_as_known(self, answers: int) -> None:
+        limits, unanswered = self._limits, self._unanswered
+        for id_, report in list(unanswered.items()):
+            if 0 < limits.introduced_by[id_] <= answers:
+                self._mark_safe(id_)
+            if 0 < report <= answers:
+                del unanswered[id_]
+                limits.flags[id_] |= _INTRODUCED
+        if not unanswered:
+            self._unanswered = {}  # an emptied dict keeps its memory
+        for id_ in [id_ for id_ in islice(self._gone, MOST_GONE) if 0 < self._gone[id_] <= answers]:
             del self._gone[id_]
             limits.let_go(id_)
-        if sent is not None and sent[1]:
-            until = sent[0] + self.settings.lease_ns
-            if until > now:
-                self.lease_until = until
-                self._force = _InForce.LEASE
+        self._has_room = True
+        self.urgent = self.urgent or bool(self._pending) or bool(self._gone)
 
-    def _apply(self, grant: Grant) -> list[LimitShare]:
-        shares: list[LimitShare] = []
+    def _apply(self, grant: Grant, cause: ShareCause) -> None:
         limits, numbers = self._limits, len(self._limits.keys)
         for id_, ppm in zip(grant.ids, grant.ppm, strict=True):
             if id_ >= numbers or limits.keys[id_] is None or not 0 < limits.introduced_by[id_] <= grant.answers:
@@ -617,8 +717,7 @@ class FleetMember:
                     limits.held[id_] = grant.held[id_]
                 elif limits.held:
                     limits.held.pop(id_, None)
-                shares.append(limits.share(id_))
-        return shares
+                self._to_put[id_] = cause
 
 
 def _differ(demand: Demand, other: Demand) -> bool:

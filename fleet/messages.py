@@ -34,11 +34,16 @@ MOST_MESSAGE = 1 << 20
 """Bytes of a message, at most: a fifth of what Pulsar takes. Longer messages are dropped unread."""
 
 FULL_MESSAGE = 900_000
-"""A message is filled up to about this number of bytes; the rest follows in the next ones."""
+"""Grants are filled up to about this number of bytes; the rest follows in the next ones."""
 
-GONE_BYTES, DEMAND_BYTES, INTRODUCTION_BYTES = 4, 30, 100
-"""Bytes in a report, at most, of a freed number, of a demand, and of a demand with its introduction without the name. A
-new column needs greater ones: a report of too many bytes is dropped whole."""
+FULL_REPORT = 24_000
+"""Bytes of demands in a report, at most: 800 demands, or 130 introductions with names of 80 bytes. Both sides take a
+few milliseconds for so many. The rest follows when these are answered."""
+MOST_GONE = 100
+"""Numbers of limits that are gone in a report, at most. The coordinator searches the chain of each."""
+
+DEMAND_BYTES, INTRODUCTION_BYTES = 30, 100
+"""Bytes in a report, at most, of a demand, and of a demand with its introduction without the name."""
 
 GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
 """Bytes of a grant, at most, and in it of each share, and of each limit that not all members have alike.
@@ -267,6 +272,11 @@ class MemberReport:
     written: WrittenLimits = NO_LIMITS
     brokers: Sequence[str] = ()
     version: str = ""
+
+    @property
+    def units(self) -> int:
+        """The work that this report is, in introductions, which take as long as ten demands."""
+        return len(self.introductions) + len(self.gone) + len(self.ids) // 10
 
     def encode(self) -> bytes:
         """Return the bytes of this report."""

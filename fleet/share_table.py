@@ -31,9 +31,9 @@ MOST_SHARES = 2_000_000
 MOST_NAMES = 256 << 20
 """Bytes of the names of all limits, at most. Introductions of others are dropped."""
 
-MOST_GRANTED = 50_000
+MOST_GRANTED = 500
 """Shares that are granted to one member and not acknowledged, at most. Others follow when the member has acknowledged
-some."""
+some. Each grant has all of these, and each process takes some milliseconds for so many."""
 
 MOST_UNSEEN = 16
 """Grants with new shares that one member has not acknowledged, at most. Until it does, further grants only repeat the
@@ -124,7 +124,8 @@ class MemberShares:
         weight: The weight of the latest claim; 0 before the first.
         granted: The share that the member shall have, in millionths.
         ceiling: The greatest share that the member may be using: of the acknowledged one, and all granted since.
-        unsent: 1 where `granted` is in no grant yet; `unsent_count` is the number of ones.
+        unsent: 1 where `granted` is in no grant yet; `unsent_count` is the number of ones, and `unsent_from` where the
+            next grant begins to look for them.
         unseen: Grants that are not acknowledged: the sequence, and the numbers and values of their new shares.
         removed: Numbers that mean another limit, or none, since the grant of this sequence.
     """
@@ -145,6 +146,7 @@ class MemberShares:
         "unseen",
         "unsent",
         "unsent_count",
+        "unsent_from",
         "used",
         "wanted",
         "weight",
@@ -164,7 +166,7 @@ class MemberShares:
         self.granted = array("i")
         self.ceiling = array("i")
         self.unsent = bytearray()
-        self.unsent_count = 0
+        self.unsent_count = self.unsent_from = 0
         self.unseen: deque[tuple[int, array[int], array[int]]] = deque()
         self.removed: dict[int, int] = {}
 
@@ -229,9 +231,15 @@ class MemberShares:
 
     # Grants
 
-    def is_due(self, now: int, again_ns: int) -> bool:
-        """Return whether the next grant has shares: new ones, or ones that were last sent `again_ns` ago or before."""
-        return (bool(self.unseen) and self.sent_at + again_ns <= now) or self._room() > 0
+    def is_due(self, now: int, again_ns: int, *, may_wait: bool) -> bool:
+        """Return whether the next grant has shares: new ones, or ones that were last sent `again_ns` ago or before.
+
+        Args:
+            now: The time.
+            again_ns: When shares without an acknowledgement are sent again.
+            may_wait: New ones wait for others that follow soon: else each grant would repeat those of the one before.
+        """
+        return (bool(self.unseen) and self.sent_at + again_ns <= now) or (not may_wait and self._room() > 0)
 
     def mark_unsent(self, id_: int) -> None:
         """Mark a share for the next grant."""
@@ -294,15 +302,21 @@ class MemberShares:
         return max(0, MOST_GRANTED - sum([len(ids) for _, ids, _ in self.unseen]))
 
     def _take_unsent(self, most: int) -> "array[int]":
-        """Return the numbers of up to `most` shares that are in no grant yet, ascending, and unmark them."""
+        """Return the numbers of up to `most` shares that are in no grant yet, ascending, and unmark them.
+
+        Each call goes on behind the last one's, so that no number waits for those that change with each grant.
+        """
         ids: list[int] = []
-        at = self.unsent.find(1) if most else -1
-        while at >= 0 and len(ids) < most:
-            ids.append(at)
-            self.unsent[at] = 0
-            at = self.unsent.find(1, at + 1)
+        begin, end = self.unsent_from, len(self.unsent)
+        for first, last in ((begin, end), (0, begin)):
+            at = self.unsent.find(1, first, last)
+            while at >= 0 and len(ids) < most:
+                ids.append(at)
+                self.unsent[at] = 0
+                self.unsent_from = at + 1
+                at = self.unsent.find(1, at + 1, last)
         self.unsent_count -= len(ids)
-        return array("H" if len(self.limits) <= 1 << 16 else "i", ids)
+        return array("H" if len(self.limits) <= 1 << 16 else "i", sorted(ids))
 
 
 class ShareTable:
@@ -317,7 +331,8 @@ class ShareTable:
 
     Until `whole_at`, only the shares that members bring are divided, as no other member holds these.
 
-    Each call except `limits` takes time for changed limits, never for all.
+    Each call except `limits` takes time for changed limits, never for all, and `divide` for a bounded number of shares:
+    a *step* is a share that is looked at.
 
     Args:
         whole_at: When all grants of earlier coordinators have ended.
@@ -343,13 +358,21 @@ class ShareTable:
         self._changed_at = array("q")  # when a share of the limit last changed
         self._is_dirty = bytearray()  # 1 where the limit must be divided
         self._dirty = array("i")  # the numbers of dirty limits, and of some that were removed since
+        self._divided = 0  # how many of these, from the first on, are not dirty any more
+        self._leaving: deque[tuple[MemberShares, int]] = deque()
+        """Members whose session has ended: their shares from this number on are to be freed."""
         self._quota_pool = QuotaPool()
         self._disagreement: Disagreement | None = None
 
     @property
     def is_dirty(self) -> bool:
         """Whether `divide` has something to do."""
-        return bool(self._dirty)
+        return len(self._dirty) > self._divided or bool(self._leaving)
+
+    @property
+    def leaving(self) -> int:
+        """The number of members whose session has ended, and whose shares `divide` still has to free."""
+        return len(self._leaving)
 
     @property
     def disagreements(self) -> int:
@@ -386,11 +409,9 @@ class ShareTable:
         return member
 
     def leave(self, member: MemberShares) -> None:
-        """Free all shares of a member whose session has ended."""
+        """Have `divide` free all shares of a member whose session has ended."""
         member.unseen.clear()
-        for id_ in range(len(member.limits)):
-            self._remove(member, id_)
-        self._members[member.index] = None
+        self._leaving.append((member, 0))
 
     def hear(self, member: MemberShares, report: MemberReport, now: int) -> None:
         """Take the acknowledgement, introductions and demands of a report, and mark their limits as dirty."""
@@ -458,17 +479,20 @@ class ShareTable:
             if not dirty[limit]:
                 mark(limit)
 
-    def _remove(self, member: MemberShares, id_: int) -> None:
-        """Free a share: the member has given up the limit, or its session has ended."""
-        limit = member.limit(id_)
+    def _remove(self, member: MemberShares, id_: int) -> int:
+        """Free a share: the member has given up the limit, or its session has ended. Return the steps that it took."""
+        limit, steps = member.limit(id_), 1
         if limit == NO_NUMBER:
-            return
+            return steps
         code = member.code(id_)
         if self._first[limit] == code:
             self._first[limit] = member.next[id_]
         else:
-            previous, number = next((holder, id_) for holder, id_ in self._holders(limit) if holder.next[id_] == code)
-            previous.next[number] = member.next[id_]
+            for holder, number in self._holders(limit):  # pragma: no branch - the chain has the code
+                steps += 1
+                if holder.next[number] == code:
+                    holder.next[number] = member.next[id_]
+                    break
         member.end(id_)
         self._total -= 1
         if limit in self._different:
@@ -482,6 +506,7 @@ class ShareTable:
             self._short.discard(limit)
         else:
             self._mark(limit)
+        return steps
 
     # Limits
 
@@ -542,23 +567,45 @@ class ShareTable:
         if is_same:
             del self._different[limit]
 
-    def divide(self, now: int) -> None:
-        """Divide each dirty limit; from `whole_at` on the whole limit."""
-        if self._short and self._whole_at <= now:
-            for limit in self._short:
-                self._divisible[limit] = WHOLE
-                self._mark(limit)
-            self._short.clear()
-        dirty, self._dirty = self._dirty, array("i")
-        for limit in dirty:
-            self._is_dirty[limit] = 0
-        for limit in dirty:
-            self._divide(limit, now)
+    def divide(self, now: int, most_steps: int) -> None:
+        """Free the shares of members that leave, and divide dirty limits; from `whole_at` on the whole of each.
 
-    def _divide(self, limit: int, now: int) -> None:
+        It ends after `most_steps` or a little more. `is_dirty` says whether something is left.
+        """
+        steps = self._free(most_steps)
+        while self._short and self._whole_at <= now and steps < most_steps:
+            limit = self._short.pop()
+            self._divisible[limit] = WHOLE
+            self._mark(limit)
+            steps += 1
+        while self._divided < len(self._dirty) and steps < most_steps:
+            limit = self._dirty[self._divided]
+            self._divided += 1
+            self._is_dirty[limit] = 0
+            steps += self._divide(limit, now)
+        if 2 * self._divided >= len(self._dirty):
+            del self._dirty[: self._divided]
+            self._divided = 0
+
+    def _free(self, most_steps: int) -> int:
+        """Free shares of members that leave; return the steps that it took."""
+        steps = 0
+        while self._leaving and steps < most_steps:
+            member, id_ = self._leaving.popleft()
+            while id_ < len(member.limits) and steps < most_steps:
+                steps += self._remove(member, id_)
+                id_ += 1
+            if id_ < len(member.limits):
+                self._leaving.appendleft((member, id_))
+            else:
+                self._members[member.index] = None
+        return steps
+
+    def _divide(self, limit: int, now: int) -> int:
         """Divide a limit among its holders: decreases at once, increases as far as the ceilings leave room.
 
-        If the room is less than all increases together, each gets the same part of its increase.
+        If the room is less than all increases together, each gets the same part of its increase. Return the steps that
+        it took.
         """
         quota, pool = self._quotas[limit], self._divisible[limit]
         scale = quota.period_ns / (quota.tokens * WHOLE)
@@ -576,7 +623,7 @@ class ShareTable:
             code = member.next[id_]
         targets = fill(wanted, weights, pool)
         if sum(granted) <= pool and is_enough(granted, targets, wanted):
-            return
+            return 1 + len(holders)
         room = max(0, pool - sum(ceilings))
         needed = sum([target - ceiling for target, ceiling in zip(targets, ceilings, strict=True) if target > ceiling])
         for (member, id_), before, target, ceiling in zip(holders, granted, targets, ceilings, strict=True):
@@ -591,6 +638,7 @@ class ShareTable:
                 if not member.unsent[id_]:
                     member.mark_unsent(id_)
                 self._changed_at[limit] = now
+        return 1 + len(holders)
 
 
 def _longer(column: "array[_Number]", more: int, byte: bytes = b"\0") -> "array[_Number]":

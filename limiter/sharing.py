@@ -13,13 +13,16 @@ each `demands` measures it until it has reported that the limiter is at rest:
     at rest ─first use─▶ active: measured by each `demands` ─not used, not waited on─▶ reported once more, at rest
 
 A limiter at rest whose bucket is not full is *filling*: it is reported once again when the bucket is full.
+
+There may be very many limiters, so each `demands` looks at a few: first at those that were at rest. A *round* of calls
+measures each active limiter once.
 """
 
 from collections.abc import Callable
 from itertools import islice, takewhile
 from math import exp2
 from sys import intern
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from limiter.levels import SHAREABLE
 from limiter.limiter import Limiter, LimitRates, Scope
@@ -55,9 +58,16 @@ RAISE_NS = 5_000_000_000
 several times a second where demand goes up and down far below the limit, and each change ends lines of the log.
 """
 _HALVED_NS, _MANY_HALVED_NS, _FEW = 5_000_000_000, 2_000_000_000, 4
+MOST_MEASURED = 30
+"""Active limiters that each `demands` measures, at most: a millisecond of work."""
+_MOST_FIRST = 20
+"""Of these, those that were at rest, or have lost their last stream; the others have the rest of the place."""
+_MOST_OTHERS = 30
+"""Raises that each `demands` puts in force, gone units that it returns, outdated limiters that it drops, at most."""
 _FILLING_LOOKED_AT = 200
-"""Filling limiters that each `demands` looks at, at most, as there may be many."""
+"""Filling limiters that each round looks at, at most."""
 
+_Key = TypeVar("_Key")
 UnitKey = tuple[str, str, Unit]
 """A unit of a limiter, the same in all processes: the limiter's direction and level, as `publish topic`, its name, and
 the unit. `fleet.messages.ShareKey` has these three. They are not joined to a longer name, as there may be many."""
@@ -143,8 +153,8 @@ class SharedLimits:
             into force later than its `assign`.
 
     Attributes:
-        is_mixed: The last `demands` measured some limiter over two states: its use fell, or waiting began or ended.
-            Shares are right sooner if `demands` is called again `LOOK_AGAIN_NS` later.
+        is_mixed: The last round measured some limiter over two states: its use fell, or waiting began or ended. Shares
+            are right sooner if another one begins `LOOK_AGAIN_NS` later.
     """
 
     def __init__(
@@ -168,6 +178,13 @@ class SharedLimits:
         self._limiters: dict[str, dict[str, Limiter]] = {}
         """Limiters by direction and level, and by name."""
         self._active: dict[Limiter, _Counted] = {}
+        """Those that were measured last come last."""
+        self._unmeasured = 0
+        """Active limiters that this round still has to measure, the first ones of `_active`."""
+        self._first_used: dict[Limiter, None] = {}
+        """Active limiters that were at rest and are not measured yet."""
+        self._waiting_again: dict[Limiter, None] = {}
+        """Active limiters whose streams are to be served, as a lease has begun again."""
         self._filling: dict[Limiter, None] = {}
         """Limiters at rest whose buckets are not full, in the order of their last check."""
         self._outdated: dict[Limiter, None] = {}
@@ -239,10 +256,9 @@ class SharedLimits:
 
     def _raise(self, now: int) -> None:
         """Put the raises in force that are due, or that a stream waits for."""
-        waited_on, self._waited_on = self._waited_on, {}
-        keys = [key_of(limiter.scope, unit) for limiter in waited_on for unit in UNITS]
+        keys = [key_of(limiter.scope, unit) for limiter in _taken(self._waited_on, _MOST_OTHERS) for unit in UNITS]
         due = [key for key in keys if key in self._raises]
-        due += takewhile(lambda key: self._raises[key][1] <= now, self._raises)
+        due += takewhile(lambda key: self._raises[key][1] <= now, islice(self._raises, _MOST_OTHERS))
         for key in dict.fromkeys(due):
             ppm, _ = self._raises.pop(key)
             kind, name, unit = key
@@ -272,16 +288,32 @@ class SharedLimits:
     def renew(self, until: int, now: int) -> None:
         """Let shares earn until `until`.
 
-        If the lease had ended, waiting streams are served: their timers were set for a time without tokens.
+        If the lease had ended, waiting streams are served, by this and by each `demands`: their timers were set for a
+        time without tokens.
         """
-        if self.lease.renew(until, now):
-            waiting = [limiter for limiter in self._active if limiter.waiters]
-            for limiter in waiting:
-                limiter.share(limiter.shares, limiter.quota, now)
+        if self.lease.renew(until, now) and until > now:
+            self._waiting_again = dict.fromkeys(self._active)
+            self._serve_again(now)
+
+    def _serve_again(self, now: int) -> None:
+        waiting = [limiter for limiter in _taken(self._waiting_again, MOST_MEASURED) if limiter.waiters]
+        for limiter in waiting:
+            limiter.share(limiter.shares, limiter.quota, now)
+        if waiting:
             self._serve(waiting, now)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `demands` should be called again soon, to go on with this round.
+
+        Limiters that are used first during a round have their own: else there would be no end while many begin.
+        """
+        return bool(self._unmeasured or self._left or self._gone or self._outdated or self._waiting_again)
+
     def demands(self, now: int) -> tuple[dict[UnitKey, Demanded], list[UnitKey]]:
-        """Return the demands for limiters that were used or waited on since the last call, and the units that are gone.
+        """Go on with the round of before, or begin one; return demands of some limiters, and some units that are gone.
+
+        These are the demands for limiters that were used or waited on. While `has_more`, other calls should follow.
 
         The share of a unit that is gone is void: others may have it. A unit may be gone and also have a demand, if its
         limiter was forgotten and made again since. The new limiter has no share yet.
@@ -293,40 +325,53 @@ class SharedLimits:
         once, whatever it used until then.
         """
         self._raise(now)
+        self._serve_again(now)
         demanded = dict[UnitKey, Demanded]()
         self._drop_outdated()
-        self._check_filling(now, demanded)
-        left, self._left = self._left, {}
-        self.is_mixed = False
-        for limiter, before in list(self._active.items()):
-            if limiter in left and not limiter.streams:
-                self._rest_of(limiter, now, demanded)
-                continue
-            after = _Counted(limiter, now)
-            if after.at - before.at < (1 if before.is_first else _LEAST_SPAN_NS):
-                continue
-            held = limiter.waiters.held() if limiter.waiters else (0, 0)
-            is_mixed = after.is_mixed_since(before, held[0])
-            waited = after.waited
-            self._demand_of(limiter, before, after, held, demanded)
-            if waited == 0:
-                limiter.expect_use()
-            else:
-                limiter.waited()
-            if waited == 0 and after.passed == before.passed and after.refused == before.refused:
-                if not limiter.is_full(now):
-                    self._want_a_little(limiter, demanded)
-                del self._active[limiter]
-            else:
-                limiter.used()
-                self.is_mixed = self.is_mixed or is_mixed
-                self._active[limiter] = after
+        if not self._unmeasured:
+            self._unmeasured, self.is_mixed = len(self._active), False
+            self._check_filling(now, demanded)
+        first = [*islice(self._left, _MOST_FIRST // 2), *_taken(self._first_used, _MOST_FIRST // 2)]
+        others = list(islice(self._active, min(self._unmeasured, MOST_MEASURED - len(first))))
+        self._unmeasured -= len(others)
+        for limiter in dict.fromkeys([*first, *others]):
+            self._measure(limiter, now, demanded)
+        self._unmeasured = min(self._unmeasured, len(self._active))
         if not self._active:
             self._active = {}  # an emptied dict keeps its memory
-        gone, self._gone = list(self._gone), {}
+        gone = [*[key for key in demanded if self._gone.pop(key, self) is None], *_taken(self._gone, _MOST_OTHERS)]
         for key in gone:
             self.assign(key, 0, None, now)
         return demanded, gone
+
+    def _measure(self, limiter: Limiter, now: int, demanded: dict[UnitKey, Demanded]) -> None:
+        """Put the demand of a limiter into `demanded`. It becomes the last of the active ones, or is at rest."""
+        has_left = self._left.pop(limiter, self) is None
+        before = self._active.pop(limiter, None)
+        if before is None:
+            return
+        if has_left and not limiter.streams:
+            self._rest_of(limiter, now, demanded)
+            return
+        if now - before.at < (1 if before.is_first else _LEAST_SPAN_NS):
+            self._active[limiter] = before
+            return
+        after = _Counted(limiter, now)
+        held = limiter.waiters.held() if limiter.waiters else (0, 0)
+        is_mixed = after.is_mixed_since(before, held[0])
+        waited = after.waited
+        self._demand_of(limiter, before, after, held, demanded)
+        if waited == 0:
+            limiter.expect_use()
+        else:
+            limiter.waited()
+        if waited == 0 and after.passed == before.passed and after.refused == before.refused:
+            if not limiter.is_full(now):
+                self._want_a_little(limiter, demanded)
+        else:
+            limiter.used()
+            self.is_mixed = self.is_mixed or is_mixed
+            self._active[limiter] = after
 
     # ---- called by the registry
 
@@ -405,8 +450,8 @@ class SharedLimits:
         limiter.waited()
         self._active.pop(limiter, None)
         self._filling.pop(limiter, None)
-        self._left.pop(limiter, None)
-        self._outdated.pop(limiter, None)
+        for of_some in (self._left, self._outdated, self._first_used, self._waiting_again):
+            of_some.pop(limiter, None)
 
     def _used(self, limiter: Limiter) -> None:
         if not limiter.is_quiet:  # already in use; this is its first wait
@@ -421,13 +466,13 @@ class SharedLimits:
         if limiter not in self._active:
             self._filling.pop(limiter, None)
             self._active[limiter] = _Counted(limiter, now, is_first=True)
+            self._first_used[limiter] = None
 
     def _rest_of(self, limiter: Limiter, now: int, demanded: dict[UnitKey, Demanded]) -> None:
         self._set_reported(limiter, _want_nothing(limiter, demanded))
         if not limiter.is_full(now):
             self._want_a_little(limiter, demanded)
         limiter.expect_use()
-        del self._active[limiter]
 
     def _want_a_little(self, limiter: Limiter, demanded: dict[UnitKey, Demanded]) -> None:
         self._filling[limiter] = None
@@ -438,8 +483,7 @@ class SharedLimits:
                 demanded[key] = demand._replace(wanted=1, streams=1)
 
     def _drop_outdated(self) -> None:
-        outdated, self._outdated = self._outdated, {}
-        for limiter in outdated:
+        for limiter in _taken(self._outdated, _MOST_OTHERS):
             if not limiter.streams:
                 self._forget(limiter)
                 limiter.expect_use()
@@ -537,6 +581,16 @@ def claimed(waiting: int, before: float, streams: int, span: int) -> float:
     more = max(_FEW, (before - waiting) * exp2(-span / _MANY_HALVED_NS))
     remembered = min(before * exp2(-span / _HALVED_NS), waiting + more)
     return max(waiting, min(streams, remembered))
+
+
+def _taken(keys: dict[_Key, None], most: int) -> list[_Key]:
+    """Remove up to `most` keys, the oldest first, and return them."""
+    taken = list(islice(keys, most))
+    for key in taken:
+        del keys[key]
+    if not keys:
+        keys.clear()  # an emptied dict keeps its memory
+    return taken
 
 
 def key_of(scope: Scope, unit: Unit) -> UnitKey:

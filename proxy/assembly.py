@@ -61,7 +61,7 @@ from proxy.server import Server, Sockets
 from proxy.service_manager import ServiceManager
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
-from proxy.slices import Work, letting_go
+from proxy.slices import CallsInSlices, Work, letting_go
 from proxy.takeover import Door, Handovers, SocketLink, Successor, TakeoverError
 
 if TYPE_CHECKING:
@@ -149,6 +149,7 @@ class Proxy:
                 bound_of_clients=self.descriptors.bound_of_clients(self.config),
                 first=self.kept.first_balances,
             )
+            self._fleet_calls = CallsInSlices(self.engine.slices, Work.FLEET)
             self.intervals = Intervals(
                 self.access,
                 self.totals,
@@ -199,15 +200,15 @@ class Proxy:
         return Handovers(Door(state, self.config.proxy_id), partial(Handed, self, ServiceManager(os.environ)))
 
     def _make_fleet(self, policies: Policies) -> FleetService | None:
-        """Make the proxy's part in its fleet; it measures its work by the engine, which is made later and needs it."""
+        """Make the proxy's part in its fleet. The engine is made later, and makes its calls in slices."""
         if self.config.fleet is None:
             return None
         return FleetService(
             self.config.fleet,
             self.config.proxy_id,
+            lambda call, key: self._fleet_calls.add(call, key),  # noqa: PLW0108 - which are made later
             on_share=self.access.share,
             written=partial(_written_limits, policies),
-            measure=lambda: self.engine.slices.measure(Work.FLEET),
             members=self._source.members,
             version=importlib.metadata.version("pulsar-sluice"),
         )

@@ -6,6 +6,7 @@
 The core's `Coordinator` divides the limits. This module has its clock, and logs its warnings.
 """
 
+import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable
@@ -23,9 +24,12 @@ from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.fleet.member_limits import worded
 from proxy.fleet.spaced_call import SpacedCall
 from proxy.observe.operator_log import ThrottledLog
+from proxy.slices import AT_ONCE, InTurn, Work
 
 LEAST_BETWEEN_GRANTS_S: Final = 0.005
 """Seconds between two grants, at least; a cycle's grants come in any case."""
+_SHARES_OF_A_UNIT: Final = 20
+"""Shares that are granted in a unit of work."""
 _PAUSE_PARTS: Final = 2
 """After grants the coordinator pauses for this multiple of the time that they took, for a cycle at most. Otherwise,
 while all limits change, it would divide each limit again after each report; once a cycle is enough."""
@@ -37,6 +41,7 @@ class Leadership:
     Args:
         settings: The fleet's settings.
         member: The member that coordinates.
+        in_turn: Makes the coordinator's calls, by turns with others of the fleet.
         send: Sends grants to all members.
         is_relative: Returns whether a limiter is relative to publish rates.
         clock: Monotonic nanoseconds.
@@ -50,6 +55,7 @@ class Leadership:
         self,
         settings: FleetSettings,
         member: FleetMember,
+        in_turn: InTurn,
         send: Callable[[bytes], None],
         is_relative: Callable[[ShareKey], bool],
         clock: Callable[[], int],
@@ -58,6 +64,9 @@ class Leadership:
         self.coordinator: Coordinator | None = None
         self._settings = settings
         self._member = member
+        self._in_turn = in_turn
+        self._is_granting = False
+        """Whether grants wait for their turn."""
         self._send = send
         self._is_relative = is_relative
         self._clock, self._wall = clock, wall
@@ -77,7 +86,7 @@ class Leadership:
             self._look_at_names(self.coordinator)
             self._grants.now()
 
-    def stop(self, last: MemberReport) -> None:
+    async def stop(self, last: MemberReport) -> None:
         """Make the last grants, which give the share of this process' member to others.
 
         Args:
@@ -86,7 +95,10 @@ class Leadership:
         self._grants.stop()
         if self.coordinator is not None:
             self.coordinator.hear(last, self._clock())
-            self._grants.now()
+            self._granting()
+            while self.coordinator is not None and self.coordinator.has_more:
+                await asyncio.sleep(0)
+                self._granting()
 
     # ---- from the link
 
@@ -115,22 +127,23 @@ class Leadership:
         if self.coordinator.deposed and asked_at > self._deposed_at:
             self.lead()  # the greater epoch was forged, or its coordinator has ended
 
-    def heard(self, message: bytes) -> None:
-        """Take a report."""
+    def heard(self, message: bytes) -> int:
+        """Take a report; return the units of work that it was."""
         coordinator = self.coordinator
         if coordinator is None:
-            return
+            return 1
         try:
             report = MemberReport.decode(message)
         except BadMessage as error:
             self._dropped[error.cause] += 1
-            return
+            return 1
         if coordinator.hear(report, self._clock()):
             self._grant_soon()
         if coordinator.deposed:
             self._deposed_at = self._clock()
         if (disagreement := coordinator.table.take_disagreement()) is not None:
             self._look_at_disagreement(disagreement)
+        return 1 + report.units
 
     def _end(self) -> None:
         if self.coordinator is not None:
@@ -143,14 +156,27 @@ class Leadership:
         self._grants.soon(self._between_s)
 
     def _grant(self) -> None:
-        if self.coordinator is None:
-            return
-        now = self._clock()
-        for grants in self.coordinator.grant(now):
+        if not self._is_granting:
+            self._is_granting = True
+            self._in_turn(self._granting, "leadership")
+
+    def _granting(self) -> int:
+        """Make grants; return the units of work that they were."""
+        self._is_granting = False
+        coordinator = self.coordinator
+        if coordinator is None:
+            return 1
+        now, shares = self._clock(), 0
+        for grants in coordinator.grant(now):
             self._send(replace(grants, sent_at=self._wall()).encode())
+            shares += sum(len(grant.ids) for grant in grants.grants)
         took_s = (self._clock() - now) / NANOS_PER_SECOND
         cycle_s = self._settings.cycle_ns / NANOS_PER_SECOND
         self._between_s = min(max(LEAST_BETWEEN_GRANTS_S, (1 + _PAUSE_PARTS) * took_s), cycle_s)
+        if coordinator.has_more:
+            self._grant_soon()
+            return AT_ONCE[Work.FLEET]
+        return 1 + shares // _SHARES_OF_A_UNIT
 
     def _look_at_names(self, coordinator: Coordinator) -> None:
         """Warn that several members have one name, each ten seconds at most for a name."""

@@ -13,12 +13,15 @@ from itertools import islice
 
 import structlog
 
-from fleet.member import FleetMember
+from fleet.member import FleetMember, ShareCause
 from fleet.messages import Demand, LimitShare, Quota, ShareKey
 from limiter.sharing import SharedLimits, UnitKey
 from limiter.token_bucket import NANOS_PER_SECOND, Lease
 from proxy.config.sections import Fleet
 from proxy.observe.operator_log import ThrottledLog
+
+MOST_PUT = 25
+"""Shares that one call puts in force, at most: a millisecond of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class MemberLimits:
             yield MemberLimit(share.key, self._in_force(share), share.quota, self._member.demand(share.key))
 
     def measure(self, now: int) -> tuple[dict[ShareKey, Demand], list[ShareKey]]:
-        """Return the demands since the last call, and the limits that are gone, for a report."""
+        """Return the demands for some limits, and some limits that are gone, as `SharedLimits.demands` does."""
         demanded, gone = self.shared.demands(now)
         changed = {
             ShareKey(*key): Demand(demand.used, demand.wanted, demand.streams, Quota(*demand.quota))
@@ -83,30 +86,27 @@ class MemberLimits:
         }
         return changed, [ShareKey(*key) for key in gone]
 
-    def put_in_force(self, shares: list[LimitShare], now: int, cause: str, *, is_turn: bool) -> None:
-        """Put shares in force, and then renew their lease: no earlier share may earn by the renewed lease.
-
-        Args:
-            shares: The shares.
-            now: The time.
-            cause: Why shares change, for the lines of the access log.
-            is_turn: Whether the member has just been cut off or come back: then the log gets a line even if no share
-                in force changes.
-        """
-        for share in shares:
+    def put_in_force(self, now: int) -> int:
+        """Put up to `MOST_PUT` shares in force, and renew the lease as far as the member says; return their number."""
+        self.shared.renew(self._member.lease_until, now)
+        put = 0
+        for share, cause in self._member.shares_to_put(MOST_PUT):
+            put += 1
             lower, before = share.quota, self.shared.share_in_force(share.key)
             self.shared.assign(share.key, share.ppm, lower, now)
             after = self.shared.share_in_force(share.key)
             if before is not None and after is not None and before != after:
                 self._on_change(share.key, before, after, cause)
-                is_turn = False
             if lower is not None:
                 self._look_at_lower(share.key, lower)
         self.shared.renew(self._member.lease_until, now)
-        if is_turn:
-            for share in islice(self._member.shares(), 1):
-                after = self._in_force(share)
-                self._on_change(share.key, after, after, cause)
+        return put
+
+    def note_turn(self, cause: ShareCause) -> None:
+        """Have a line in the log though no share has changed: the member has just been cut off, or come back."""
+        for share in islice(self._member.shares(), 1):
+            in_force = self._in_force(share)
+            self._on_change(share.key, in_force, in_force, cause)
 
     def _raised(self, key: UnitKey, before: int, after: int) -> None:
         self._on_change(ShareKey(*key), before, after, "granted")

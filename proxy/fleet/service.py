@@ -16,6 +16,9 @@ Timers call these functions:
     a limiter is used or waited on, or the member is urgent ─▶ wants_now ─ 25 ms after the last report ─▶ _report
     a report mixed two demands of a limiter ───────────────▶ _look_again ─▶ _report
 
+A member may have very many limits. What takes time for each of them concerns a few of them in each call, and the calls
+are made in slices: reports that came, grants that came, this member's own part, and the coordinator's, by turns.
+
 A fleet at rest wakes the process once a cycle, for a report that says that the member lives.
 """
 
@@ -23,15 +26,26 @@ import asyncio
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Final, Literal, NamedTuple, ParamSpec
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, Literal, NamedTuple
 
 import structlog
 
 from fleet.coordinator import Coordinator
-from fleet.member import FleetMember
-from fleet.messages import MOST_BROKERS, NO_LIMITS, BadMessage, Grants, LimitSet, MemberReport, ShareKey, WrittenLimits
+from fleet.member import FleetMember, ShareCause
+from fleet.messages import (
+    MOST_BROKERS,
+    NO_LIMITS,
+    BadMessage,
+    Demand,
+    Grants,
+    LimitSet,
+    MemberReport,
+    ShareKey,
+    WrittenLimits,
+)
 from fleet.settings import FleetSettings
 from limiter.sharing import LOOK_AGAIN_NS
 from limiter.token_bucket import NANOS_PER_SECOND
@@ -43,10 +57,13 @@ from proxy.fleet.leadership import Leadership
 from proxy.fleet.link import Callbacks, FleetLink, LinkState
 from proxy.fleet.member_limits import MemberLimits
 from proxy.fleet.spaced_call import SpacedCall
-from proxy.observe.log_lines import CUT_OFF, ShareChange
+from proxy.observe.log_lines import ShareChange
+from proxy.slices import InTurn
 
 LEAST_BETWEEN_REPORTS_S: Final = 0.025
 """Seconds between two reports, at least; those of a cycle, or due to `LOOK_AGAIN_NS`, come in any case."""
+BETWEEN_PARTS_S: Final = 0.002
+"""Seconds between two reports, at least, where the first had no room for all demands and has been answered."""
 LEAVING_REPORTS: Final = 3
 """Reports with which a member leaves, at most: until one is answered. If all were lost, its share would be unused for a
 lease."""
@@ -58,6 +75,15 @@ CLOCK_OFF_NS: Final = NANOS_PER_SECOND
 """Nanoseconds by which the clocks of members may differ: beyond that their logs cannot be compared."""
 DIFFERING_LEASES: Final = 2
 """Leases after which members with different limits are degraded: reloads of all members take their time."""
+MOST_UNREAD: Final = 8 << 20
+"""Bytes of reports, and of grants, that have come and wait for their turn. Further ones are dropped, and counted as
+`slow`: later ones repeat what they say."""
+_MESSAGE_BYTES: Final = 400
+"""Bytes of memory for a message that waits, besides its own."""
+_MEASURING: Final = 5
+"""Units of work of a look at limiters of which none has a demand to report yet."""
+_BYTES_OF_A_UNIT: Final = 400
+"""Bytes of grants that are taken in a unit of work."""
 MOST_NAMED: Final = 5
 """Names of members in a text for people, at most."""
 MOST_VOIDS: Final = 3
@@ -65,8 +91,6 @@ MOST_VOIDS: Final = 3
 as after a restart: other writers have sent messages in its name that may hold for ever."""
 
 ShareState = Literal["none", "granted", "isolated"]
-
-P = ParamSpec("P")
 
 
 class SharesInForce(NamedTuple):
@@ -91,11 +115,11 @@ class FleetService:
     Args:
         config: The section `fleet`.
         name: The name of this member: its proxy_id.
+        in_turn: Makes the calls for the fleet, in slices.
         clock: Monotonic nanoseconds.
         wall: Nanoseconds since 1970.
         on_share: Called with each change of a share of this member.
         written: Returns the limits that are written in this process.
-        measure: Measures the work for the fleet, as a context.
         members: The number of members, if that is known beforehand; else 0.
         version: The version of Sluice, for the other members; empty: unknown.
 
@@ -116,17 +140,19 @@ class FleetService:
         self,
         config: Fleet,
         name: str,
+        in_turn: InTurn,
         clock: Callable[[], int] = time.monotonic_ns,
         wall: Callable[[], int] = time.time_ns,
         on_share: Callable[[ShareChange], None] = lambda _change: None,
         written: Callable[[], WrittenLimits] = lambda: NO_LIMITS,
-        measure: Callable[[], AbstractContextManager[object]] = nullcontext,
         *,
         members: int = 0,
         version: str = "",
     ) -> None:
         self.config = config
-        self._measure = measure
+        self._in_turn = in_turn
+        self._unread = Counter[str]()
+        """Bytes of reports, and of grants, that wait for their turn."""
         self.name = name
         settings = FleetSettings(
             config.name,
@@ -140,7 +166,9 @@ class FleetService:
         self.member = FleetMember(settings, name, secrets.randbits(63) | 1, clock(), written, version)
         self.limits = MemberLimits(config, self.member, clock, self.wants_now, self._tell_share)
         self.shared = self.limits.shared
-        self.leadership = Leadership(settings, self.member, self._send_grants, self.shared.is_relative, clock, wall)
+        self.leadership = Leadership(
+            settings, self.member, in_turn, self._send_grants, self.shared.is_relative, clock, wall
+        )
         self.brokers = SiblingBrokers(self.wants_now)
         self.link: FleetLink | None = None
         self.lease_ends = 0
@@ -151,10 +179,14 @@ class FleetService:
         self._cycle_s = settings.cycle_ns / NANOS_PER_SECOND
         self._differing_ns = DIFFERING_LEASES * settings.lease_ns
         self._cycle: asyncio.TimerHandle | None = None
-        self._reports = SpacedCall(self._measuring(self._report), clock)
+        self._reports = SpacedCall(self._report, clock)
         self._again: asyncio.TimerHandle | None = None
         """The timer of a report after a mixed one (`SharedLimits.is_mixed`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
+        self._is_reporting = self._is_measuring = self._is_putting = False
+        """Whether calls of these wait for their turn: of `_first_report`, `_go_on_measuring`, `_go_on_putting`."""
+        self._turned: ShareCause | None = None
+        """The cause for which the log has no line yet: this member was cut off, or has come back."""
         self._differs_since: int | None = None
         """The time since which members have different limits; None while they have the same."""
         self._shares_state: ShareState = "none"
@@ -166,8 +198,8 @@ class FleetService:
 
     async def start(self, make_link: Callable[[Callbacks], FleetLink]) -> None:
         """Begin to take part. Return before any other member is reached."""
-        lead, measuring = self.leadership, self._measuring
-        heard, granted = measuring(lead.heard), measuring(self._granted)
+        lead = self.leadership
+        heard, granted = partial(self._came, "reports", lead.heard), partial(self._came, "grants", self._granted)
         self.link = make_link(Callbacks(heard, granted, lead.lead, lead.unlead, lead.confirmed))
         await self.link.start()
         self._is_running = True
@@ -190,7 +222,7 @@ class FleetService:
         last, coordinates = self.member.leave(now), self.coordinator is not None
         if coordinates:  # others get its share before they need another coordinator
             self._send_report(last)
-        self.leadership.stop(last)
+        await self.leadership.stop(last)
         if not coordinates:
             await self._leave(last)
         await self.link.stop()
@@ -330,20 +362,9 @@ class FleetService:
 
     def _turn(self) -> None:
         self._cycle = asyncio.get_running_loop().call_later(self._cycle_s, self._turn)
-        with self._measure():
-            self._reports.now()
-            self._look_at_lease(self._clock())
-            self._look_at_state()
-            self.leadership.turn()
-
-    def _measuring(self, call: Callable[P, None]) -> Callable[P, None]:
-        """Return a function that measures each call."""
-
-        def measured(*args: P.args, **more: P.kwargs) -> None:
-            with self._measure():
-                call(*args, **more)
-
-        return measured
+        self._reports.now()
+        self._in_turn(self._look_at_lease, "own")
+        self.leadership.turn()
 
     def _look_at_state(self) -> None:
         """Note the time at which the state of shares changes."""
@@ -356,36 +377,92 @@ class FleetService:
             self._shares_state, self._shares_since = state, self._wall()
 
     def _report(self) -> None:
+        if not self._is_reporting:
+            self._is_reporting = True
+            self._in_turn(self._first_report, "own")
+
+    def _first_report(self) -> int:
+        """Measure some limiters, those first that were at rest, and report; the others follow."""
+        self._is_reporting = False
+        if not self._is_running:
+            return 1
         now = self._clock()
         brokers = self.brokers.take_named(MOST_BROKERS) if self.member.epoch else ()
-        report = self.member.report(*self.limits.measure(now), now, brokers)
+        return self._report_on(*self.limits.measure(now), now, brokers)
+
+    def _report_on(
+        self, changed: dict[ShareKey, Demand], gone: list[ShareKey], now: int, brokers: Sequence[str] = ()
+    ) -> int:
+        """Send a report; return the units of work that it was."""
+        report = self.member.report(changed, gone, now, brokers)
         self._send_report(report)
-        if self._is_cut_off:  # new limits, and those with another value, get their part at once
-            self._put_isolated(now)
+        put = self._put() if self._is_cut_off else 0  # new limits, and those with another value, get their part at once
         self._go_on()
-        if self.shared.is_mixed and self._again is None and self._is_running:
-            self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
+        return put + _MEASURING + 2 * len(changed) + len(gone) + report.units
+
+    def _go_on(self) -> None:
+        """Go on with the round of measuring; report soon if that is urgent."""
+        if self.shared.has_more:
+            if not self._is_measuring:
+                self._is_measuring = True
+                self._in_turn(self._go_on_measuring, "own")
+        elif self._is_running:
+            if self.shared.is_mixed and self._again is None:
+                self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
+            if self.member.has_more:
+                self._reports.soon(BETWEEN_PARTS_S)
+        if self.member.urgent:
+            self.wants_now()
+
+    def _go_on_measuring(self) -> int:
+        """Measure some more limiters. A report has them when enough have come together, or the round is over."""
+        self._is_measuring = False
+        if not self._is_running:
+            return 1
+        now = self._clock()
+        changed, gone = self.limits.measure(now)
+        self.member.note(changed, gone)
+        if not self.shared.has_more and self.member.has_more:
+            return 2 * len(changed) + self._report_on({}, [], now)
+        self._go_on()
+        return _MEASURING + 2 * len(changed) + len(gone)
 
     def _look_again(self) -> None:
         self._again = None
         self._reports.now()
 
-    def _go_on(self) -> None:
-        if self.member.urgent:
-            self.wants_now()
-
-    def _look_at_lease(self, now: int) -> None:
-        if self._had_lease and now >= self.member.lease_until:
+    def _look_at_lease(self) -> int:
+        """Note the end of a lease, and put shares in force that are left; return the units of work that it was."""
+        if not self._is_running:
+            return 1
+        now = self._clock()
+        if self._had_lease and now >= self.member.lease_until and not self.member.has_to_put:
             self._had_lease = False
             self.lease_ends += 1
-        self._put_isolated(now)
+        self.member.cut_off(now, refused=self.link is not None and self.link.refused)
+        if self.member.isolated and not self._is_cut_off:
+            self._is_cut_off, self._turned = True, "isolated"
+        units = self._put() if self.member.has_to_put or self._turned is not None else 1
+        self._look_at_state()
+        return units
 
-    def _put_isolated(self, now: int) -> None:
-        """If this member is cut off, put the isolated shares in force that are not yet."""
-        isolated = self.member.cut_off(now, refused=self.link is not None and self.link.refused)
-        if self.member.isolated:
-            is_turn, self._is_cut_off = not self._is_cut_off, True
-            self.limits.put_in_force(isolated, now, CUT_OFF, is_turn=is_turn)
+    def _put(self) -> int:
+        """Put some shares in force; the others follow. Return the units of work that it was."""
+        put = self.limits.put_in_force(self._clock())
+        if self.member.has_to_put:
+            if not self._is_putting:
+                self._is_putting = True
+                self._in_turn(self._go_on_putting, "own")
+        elif self._turned is not None:
+            self.limits.note_turn(self._turned)
+            self._turned = None
+        self._look_at_state()
+        self._go_on()
+        return 1 + 2 * put
+
+    def _go_on_putting(self) -> int:
+        self._is_putting = False
+        return self._put() if self._is_running else 1
 
     # ---- to the link, and from it
 
@@ -398,48 +475,69 @@ class FleetService:
         if self.link is not None:
             self.link.grant(message)
 
-    def _granted(self, message: bytes) -> None:
-        now = self._clock()
+    def _came(self, kind: Literal["reports", "grants"], take: Callable[[bytes], int], message: bytes) -> None:
+        """Take a message in its turn."""
+        size = len(message) + _MESSAGE_BYTES
+        if self._unread[kind] + size > MOST_UNREAD:
+            if self.link is not None:
+                self.link.counts.dropped["slow"] += 1
+            return
+        self._unread[kind] += size
+
+        def read() -> int:
+            self._unread[kind] -= size
+            return take(message)
+
+        self._in_turn(read, kind)
+
+    def _granted(self, message: bytes) -> int:
+        """Take grants; return the units of work that they were."""
+        if not self._is_running and self._left is None:
+            return 1
         try:
             grants = Grants.decode(message, self.member.incarnation)
         except BadMessage as error:
             self._dropped[error.cause] += 1
-            return
-        if self._left is not None:
-            self.member.take(grants, now)
-            if self.member.has_left:
-                self._left.set()
-            return
+            return 1
+        units = 1 + len(message) // _BYTES_OF_A_UNIT
+        if self._left is None:
+            return units + self._take(grants)
+        self.member.take(grants, self._clock())
+        if self.member.has_left:
+            self._left.set()
+        return units
+
+    def _take(self, grants: Grants) -> int:
+        """Take grants, and put shares in force; return the units of work that it was."""
         self._look_at_clock(grants)
-        self._look_at_lease(now)  # the lease may have ended while this process stood still
-        before = self.member.epoch
-        shares = self.member.take(grants, now)
+        self._look_at_lease()  # the lease may have ended while this process stood still
+        now, before = self._clock(), self.member.epoch
+        self.member.take(grants, now)
         if grants.epoch == self.member.epoch:
             self.brokers.hear(grants.brokers)
         if self.member.voids >= MOST_VOIDS:
             self.member.reincarnate(secrets.randbits(63) | 1)
-        is_void = any(grant.void for grant in grants.grants)
-        is_back = self._is_cut_off and not self.member.isolated
-        self._is_cut_off = self._is_cut_off and not is_back
-        cause = "rejoined" if is_back else "lease ended" if is_void else "granted"
-        self.limits.put_in_force(shares, now, cause, is_turn=is_back)
+        if self._is_cut_off and not self.member.isolated:
+            self._is_cut_off, self._turned = False, "rejoined"
         if not self.member.limit_sets:
             self._differs_since = None
         elif self._differs_since is None:
             self._differs_since = now
+        units = self._put()
         if now < self.member.lease_until and not self.member.isolated:
             self._had_lease = True
-        self._look_at_state()
         if self.member.epoch != before:
             fields = {"coordinator": self.member.coordinator, "members": self.member.members}
             structlog.get_logger().info("fleet: follows a coordinator", fleet=self.config.name, **fields)
-        self._go_on()
+        return units
 
     def _look_at_clock(self, grants: Grants) -> None:
         for own in grants.grants if grants.sent_at else ():
             self._coordinator_clock.heard(grants.epoch, own.answers, grants.sent_at, self._wall())
 
     def _tell_share(self, key: ShareKey, before: int, after: int, cause: str) -> None:
+        if cause == self._turned:
+            self._turned = None
         member = self.member
         followed = (member.epoch, member.coordinator, member.members)
         ahead = None

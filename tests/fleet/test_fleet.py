@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from fleet.coordinator import MOST_MEMBERS, Coordinator
-from fleet.member import FOREVER, REFRESH_CYCLES, FleetMember
+from fleet.member import FOREVER, REFRESH_REPORTS, FleetMember
 from fleet.messages import (
+    FULL_REPORT,
     MOST_BROKERS,
     MOST_LIMITERS,
     MOST_LISTED,
@@ -23,9 +24,9 @@ from fleet.messages import (
     ShareKey,
 )
 from fleet.settings import FleetSettings
-from fleet.share_table import MOST_UNSEEN
+from fleet.share_table import MOST_UNSEEN, MemberShares
 from fleet.shares import MOST_WEIGHT, UNBOUNDED, WHOLE, fill
-from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, World
+from tests.fleet.world import KEY, MS, RATE, SECOND, Clock, World, put_now
 
 CYCLE = 250 * MS
 
@@ -134,6 +135,7 @@ def test_streams_above_the_greatest_weight_are_reported_as_it() -> None:
         coordinator.hear(report, cycle * CYCLE)
         for grants in coordinator.grant(cycle * CYCLE):
             member.take(grants, cycle * CYCLE)
+            put_now(member)
     assert reported == [[], [MOST_WEIGHT], [], []]
 
 
@@ -157,6 +159,7 @@ def test_each_report_of_leaving_is_answered_even_after_the_end() -> None:
         coordinator.hear(report, MS)
         for grants in coordinator.grant(MS):
             member.take(grants, MS)
+            put_now(member)
 
     for _ in range(3):
         pass_on(member.report({}, (), MS))
@@ -237,10 +240,12 @@ def test_an_isolated_member_keeps_a_part_of_its_share(isolated, refused, kept) -
     world.run(2 * SECOND)
     alone.cut = True
     member, end = alone.member, alone.member.lease_until
-    assert member.cut_off(end - 1, refused=refused) == []
-    assert [share.ppm for share in member.cut_off(end, refused=refused)] == [kept]
+    put = list[list[int]]()
+    for now in (end - 1, end, end + 1):
+        member.cut_off(now, refused=refused)
+        put.append([share.ppm for share in put_now(member)])
+    assert put == [[], [kept], []]
     assert member.lease_until == FOREVER
-    assert member.cut_off(end + 1, refused=refused) == []  # once
     del other
 
 
@@ -310,7 +315,8 @@ def test_late_doubled_and_forged_grants_are_dropped_and_counted() -> None:
 
     def take(fleet: str = "f", epoch: int = member.epoch, answers: int = 1, **more: object) -> None:
         grant = Grant(member.incarnation, answers, **more)  # type: ignore[arg-type]
-        assert member.take(Grants(fleet, "x", epoch, 1, [grant]), now) == []
+        member.take(Grants(fleet, "x", epoch, 1, [grant]), now)
+        assert not member.has_to_put
 
     member.dropped.clear()
     take(fleet="g")
@@ -359,7 +365,8 @@ def test_a_forged_grant_holds_no_longer_than_its_lease() -> None:
     world = running(1e6, 1e6)
     member, now = world.processes[0].member, world.processes[0].clock.at(world.now)
     forged = Grant(member.incarnation, member.report({}, (), now).sequence, sequence=2**64 - 1, ids=[0], ppm=[WHOLE])
-    assert member.take(Grants("f", "x", member.epoch, 2, [forged]), now)
+    member.take(Grants("f", "x", member.epoch, 2, [forged]), now)
+    assert put_now(member)
     assert share_of(member) == WHOLE
     world.run(3 * world.settings.lease_ns)
     assert world.leader is not None
@@ -621,45 +628,174 @@ def test_numbers_of_removed_limits_are_reused() -> None:
     assert len(used) == 2, "the number of the new limit, and that of the removed one until it is answered"
 
 
-def test_a_small_change_of_demand_is_in_one_of_eight_reports() -> None:
+def test_small_change_of_demand_is_in_one_of_eight_reports() -> None:
     member, report = following(KEY)
     demand, reports = Demand(1000, 1050, 1, RATE), []
-    for number in range(3 * REFRESH_CYCLES):
-        member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), 10 * SECOND)
+    for number in range(3 * REFRESH_REPORTS):
+        now = 10 * SECOND + number * CYCLE
+        member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), now)
         changed = {KEY: demand} if number == 0 else {KEY: demand._replace(used=1010)} if number == 1 else {}
-        report = member.report(changed, (), 10 * SECOND)
+        report = member.report(changed, (), now)
         reports += [(number, list(report.used))] if report.ids else []
     (first, whole), (later, little) = reports
     assert (first, whole, little) == (0, [1000], [1010])
-    assert 1 < later <= REFRESH_CYCLES
+    assert 1 < later <= REFRESH_REPORTS
 
 
 def test_a_lease_counts_from_the_sending_of_the_answered_report() -> None:
     member, report = following(KEY)
     member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence, 1, ids=[0], ppm=[WHOLE])]), 11 * SECOND)
+    assert member.lease_until == 10 * SECOND, "the share is not in force yet"
+    put_now(member)
     assert member.lease_until == 12 * SECOND
 
 
 def test_lapsed_shares_are_0_before_a_new_coordinators_answer() -> None:
     member, report = following(KEY)
     member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence, 1, ids=[0], ppm=[WHOLE])]), 10 * SECOND)
-    assert member.take(Grants("f", "d", 6, 1), 13 * SECOND) == [LimitShare(KEY, 0, None)]
+    put_now(member)
+    member.take(Grants("f", "d", 6, 1), 13 * SECOND)
+    assert put_now(member) == [LimitShare(KEY, 0, None)]
     [introduction] = member.report({}, (), 13 * SECOND).introductions
     assert introduction.ppm == 0
 
 
-def test_the_answer_to_an_incomplete_report_renews_no_lease() -> None:
-    keys = [
-        ShareKey.of(f"publish topic persistent://tenant/namespace/topic-{number}", "messages") for number in range(7000)
-    ]
+def topics(count: int) -> list[ShareKey]:
+    return [ShareKey.of(f"publish topic persistent://tenant/namespace/topic-{n}", "messages") for n in range(count)]
+
+
+def answer(member: FleetMember, report: MemberReport, now: int, epoch: int = 5) -> None:
+    member.take(Grants("f", "c", epoch, 1, [Grant(1, report.sequence)]), now)
+
+
+def test_many_limits_are_introduced_in_several_reports() -> None:
+    keys = topics(700)
     member, report = following(*keys)
-    assert len(report.introductions) < 7000
-    member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence)]), 10 * SECOND)
-    assert member.lease_until == 10 * SECOND
-    rest = member.report({}, (), 10 * SECOND)
-    assert len(report.introductions) + len(rest.introductions) == 7000
-    member.take(Grants("f", "c", 5, 1, [Grant(1, rest.sequence)]), 10 * SECOND)
+    introduced, reports = list[ShareKey](), 0
+    while report.introductions:
+        assert len(report.encode()) <= FULL_REPORT
+        assert not member.has_more, "the rest waits for an answer"
+        assert member.report({}, (), 10 * SECOND).introductions == report.introductions, "until it is answered"
+        introduced += [introduction.key for introduction in report.introductions]
+        reports += 1
+        answer(member, report, 10 * SECOND)
+        assert member.has_more == (len(introduced) < len(keys))
+        report = member.report({}, (), 10 * SECOND)
+    assert introduced == keys
+    assert reports > 2
+
+
+def test_answer_renews_the_lease_when_all_shares_are_known() -> None:
+    """A coordinator that does not know a share would give it away."""
+    keys = topics(700)
+    member, report = following(*keys)
+    granted = Grant(1, report.sequence, 1, ids=range(100), ppm=[WHOLE] * 100)
+    member.take(Grants("f", "c", 5, 1, [granted]), 10 * SECOND)
+    assert len(put_now(member)) == 100
+    assert member.lease_until == 12 * SECOND, "limits without a share need not be known"
+    member.take(Grants("f", "d", 6, 1), 11 * SECOND)
+    while (report := member.report({}, (), 11 * SECOND)).introductions:
+        assert member.lease_until == 12 * SECOND
+        answer(member, report, 11 * SECOND, epoch=6)
+    assert member.lease_until == 13 * SECOND
+
+
+def test_changing_demands_keep_no_lease_from_being_renewed() -> None:
+    """More demands change in each cycle than have room in a report."""
+    keys = topics(2000)
+    member, report = following(*keys)
+    for cycle in range(40):
+        now = 10 * SECOND + cycle * CYCLE
+        while report.introductions:
+            answer(member, report, now)
+            report = member.report({}, (), now)
+        report = member.report({key: Demand(0, 1 + cycle % 2 * 1000, 1, RATE) for key in keys}, (), now)
+        assert len(report.ids) < len(keys)
+        answer(member, report, now + MS)
+        assert member.lease_until == now + 2 * SECOND
+
+
+def test_shares_that_are_in_force_in_part_are_not_acknowledged() -> None:
+    keys = topics(3)
+    member, report = following(*keys)
+    member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence, 1, ids=[0, 1, 2], ppm=[WHOLE] * 3)]), 10 * SECOND)
+    assert [share.key for share in put_now(member, 2)] == keys[:2]
+    report = member.report({}, (), 10 * SECOND)
+    assert (report.seen, report.ids, member.lease_until) == (0, [], 10 * SECOND)
+    answer(member, report, 10 * SECOND)
+    shares = member.shares_to_put(1)
+    assert next(shares)[0].key == keys[2]
+    del shares  # as the caller fails to put it in force
+    assert [share.key for share in put_now(member)] == keys[2:], "it was not in force when the caller failed"
+    report = member.report({}, (), 10 * SECOND)
+    assert (report.seen, member.lease_until) == (1, 12 * SECOND)
+
+
+def test_revoked_shares_earn_nothing_while_they_are_put_to_0() -> None:
+    member, report = following(*topics(3))
+    member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence, 1, ids=[0, 1, 2], ppm=[WHOLE] * 3)]), 10 * SECOND)
+    put_now(member)
+    report = member.report({}, (), 10 * SECOND)
+    member.take(Grants("f", "c", 5, 1, [Grant(1, report.sequence, void=True)]), 11 * SECOND)
+    for _ in range(3):
+        assert member.lease_until == 11 * SECOND
+        put_now(member, 1)
     assert member.lease_until == 12 * SECOND
+    assert [share.ppm for share in member.shares()] == [0] * 3
+
+
+def test_isolated_shares_earn_when_all_are_in_force() -> None:
+    member, report = following(*topics(3))
+    member.settings = replace(member.settings, isolated="fair")
+    member.take(Grants("f", "c", 5, 2, [Grant(1, report.sequence, 1, ids=[0, 1, 2], ppm=[WHOLE] * 3)]), 10 * SECOND)
+    put_now(member)
+    member.cut_off(12 * SECOND, refused=True)
+    for _ in range(3):
+        assert member.lease_until == 12 * SECOND
+        put_now(member, 1)
+    assert member.lease_until == FOREVER
+    assert [share.ppm for share in member.shares()] == [WHOLE // 2] * 3
+
+
+def test_coordinator_divides_and_grants_a_bounded_number_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.coordinator.MOST_STEPS", 100)
+    monkeypatch.setattr("fleet.coordinator.MOST_AT_ONCE", 60)
+    monkeypatch.setattr("fleet.share_table.MOST_GRANTED", 30)
+    coordinator, keys, members = settled_coordinator(), topics(50), range(1, 11)
+    for member in members:
+        coordinator.hear(introducing(member, 1, *keys), 0)
+    shares, calls, answered = {member: set[int]() for member in members}, 0, set[int]()
+    while coordinator.has_more:
+        calls += 1
+        given = granted(coordinator, 0)
+        answered |= given.keys()
+        assert calls == 1 or answered == set(members), "no answer waits until all limits are divided"
+        assert sum(map(len, given.values())) < 60 + 30
+        for member, ids in given.items():
+            shares[member] |= ids.keys()
+    assert calls >= 500 // 100
+    assert {len(ids) for ids in shares.values()} == {30}, "the others wait until these are acknowledged"
+    coordinator.hear(replace(introducing(1, 2, seen=0), leaving=True), 0)
+    calls = 0
+    while coordinator.has_more:
+        calls += 1
+        granted(coordinator, 0)
+    assert calls > 2
+    assert [member.limits for member in coordinator.members(0)] == [50] * 9
+
+
+def test_no_share_waits_behind_others_that_change_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fleet.share_table.MOST_GRANTED", 2)
+    member = MemberShares("m", 0, brings=False)
+    member.grow([Introduction(3, KEY, RATE, 0)])
+    got = list[list[int]]()
+    for _ in range(4):
+        for id_ in range(4):
+            member.mark_unsent(id_)
+        ids, _ = member.next_shares(0)
+        member.acknowledge(member.sequence)
+        got.append(list(ids))
+    assert got == [[0, 1], [2, 3], [0, 1], [2, 3]]
 
 
 def test_clocks_may_be_anywhere() -> None:
@@ -744,6 +880,7 @@ def test_a_broker_that_one_member_reports_reaches_all() -> None:
             heard.extend(grants.brokers)
             for member in members:
                 member.take(grants, now)
+                put_now(member)
         return is_soon
 
     for number in range(1, 4):
@@ -769,6 +906,7 @@ def test_members_hear_the_list_of_members_when_one_comes_and_once_a_lease() -> N
             lists.append(tuple(status.name for status in Grants.decode(grants.encode()).roster))
             for member in of:
                 member.take(grants, now)
+                put_now(member)
 
     for number in range(1, 4):
         cycle(number * CYCLE, members[:2])

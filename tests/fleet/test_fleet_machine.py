@@ -20,10 +20,16 @@ CLOCKS = st.builds(Clock, st.integers(0, 10**12), st.integers(-2400, 2400))
 class Fleet(Counted):
     """The world checks the sum of the shares in use after every message, and the passed tokens in every step."""
 
-    @initialize(seed=st.integers(0, 2**32), clock=CLOCKS, founders=st.integers(0, 3))
-    def begin(self, seed: int, clock: Clock, founders: int) -> None:
-        """Begin with a fleet at rest, most often."""
+    @initialize(
+        seed=st.integers(0, 2**32),
+        clock=CLOCKS,
+        founders=st.integers(0, 3),
+        at_once=st.sampled_from([None, None, 1, 2]),
+    )
+    def begin(self, seed: int, clock: Clock, founders: int, at_once: int | None) -> None:
+        """Begin with a fleet at rest, most often. Shares may be put in force one after the other."""
         self.world = World(seed)
+        self.world.most_at_once = at_once
         self.world.elect(clock)
         for _ in range(founders):
             self.world.join({KEY: 1e6, OTHER: 1e6}, clock)

@@ -11,15 +11,16 @@ from random import Random
 
 import pytest
 
-from fleet.coordinator import Coordinator
+from fleet.coordinator import MOST_AT_ONCE, Coordinator
 from fleet.member import FOREVER, FleetMember
-from fleet.messages import Demand, Grants, MemberReport, Quota, ShareKey
+from fleet.messages import FULL_REPORT, Demand, Grants, MemberReport, Quota, ShareKey
 from fleet.settings import FleetSettings
+from fleet.share_table import MOST_GRANTED
 from fleet.shares import UNBOUNDED, WHOLE
 from limiter.limiter import Limiter, Scope
 from limiter.sharing import SharedLimits
 from limiter.token_bucket import Lease, Limit, rate
-from tests.fleet.world import MS, SECOND
+from tests.fleet.world import MS, SECOND, put_now
 
 CYCLE = 250 * MS
 MEMBERS, LIMITS, HOLDERS = 100, 5_000, 5
@@ -52,15 +53,40 @@ class LargeFleet:
         self.worst = 0
 
     def cycle(self, part: float) -> int:
-        """Change a part of the demands, let members report and the coordinator grant; return the bytes published."""
+        """Change a part of the demands, let members report and the coordinator grant; return the bytes published.
+
+        Members acknowledge shares in the next cycle.
+        """
         self.now += CYCLE
         self.coordinator.confirmed(self.now)
-        size = 0
         for member, keys in zip(self.members, self.keys, strict=True):
-            data = member.report(self.demands(keys, part), (), self.now).encode()
+            member.note(self.demands(keys, part), ())
+        size = self.report(self.members) + self.grant()
+        while (parts := [member for member in self.members if member.has_more]) or self.coordinator.has_more:
+            size += self.report(parts) + self.grant()
+        return size
+
+    def settle(self) -> None:
+        """Let members acknowledge shares at once, until nothing is left to grant."""
+        while (urgent := [member for member in self.members if member.urgent]) or self.coordinator.has_more:
+            self.report(urgent)
+            self.grant()
+
+    def report(self, members: list[FleetMember]) -> int:
+        """Have members report; return the bytes published."""
+        size = 0
+        for member in members:
+            data = member.report({}, (), self.now).encode()
+            assert len(data) <= 1.1 * FULL_REPORT
             size += len(data)
             self.coordinator.hear(MemberReport.decode(data), self.now)
+        return size
+
+    def grant(self) -> int:
+        """Have the coordinator grant; return the bytes published."""
+        size = 0
         for grants in self.coordinator.grant(self.now):
+            assert sum(len(grant.ids) for grant in grants.grants) < MOST_AT_ONCE + MOST_GRANTED
             data = grants.encode()
             size += len(data)
             for index, member in enumerate(self.members):
@@ -76,7 +102,8 @@ class LargeFleet:
 
     def put(self, index: int, member: FleetMember, grants: Grants) -> None:
         in_force = self.in_force[index]
-        for share in member.take(grants, self.now):
+        member.take(grants, self.now)
+        for share in put_now(member):
             whole = self.sums[share.key] = self.sums[share.key] + share.ppm - in_force.get(share.key, 0)
             in_force[share.key] = share.ppm
             self.worst = max(self.worst, whole)
@@ -91,10 +118,11 @@ def test_a_large_fleet_shares_within_the_whole(limits: int) -> None:
         return alike + (size - alike) * limits // LIMITS
 
     fleet = LargeFleet(limits)
+    fleet.cycle(1)
+    fleet.settle()
+    assert min(fleet.sums.values()) >= 0.99 * WHOLE, "the whole is divided"
     assert fleet.cycle(1) <= most(10_000_000)
-    for _ in range(12):
-        fleet.cycle(0)
-    assert min(fleet.sums.values()) >= 0.99 * WHOLE, "a limit with an unbounded demand is granted whole"
+    fleet.settle()
     assert fleet.cycle(0) <= MEMBERS * 60, "a member at rest sends a heartbeat"
     few = [fleet.cycle(0.01) for _ in range(8)]
     assert sum(few) <= 8 * most(100_000), "1 % of the demands change in each cycle"
@@ -129,10 +157,12 @@ def test_a_coordinator_keeps_few_bytes_per_share() -> None:
             for index, member in enumerate(members):
                 own = [key_of((index * 200 + number) % 4000) for number in range(0 if cycle else 1000)]
                 demands = dict.fromkeys(own, Demand(1000, UNBOUNDED, 1, QUOTA))
-                coordinator.hear(MemberReport.decode(member.report(demands, (), cycle * CYCLE).encode()), cycle * CYCLE)
+                member.note(demands, ())
+                coordinator.hear(MemberReport.decode(member.report({}, (), cycle * CYCLE).encode()), cycle * CYCLE)
             for grants in coordinator.grant(cycle * CYCLE):
                 for member in members:
                     member.take(Grants.decode(grants.encode(), member.incarnation), cycle * CYCLE)
+                    put_now(member)
         return coordinator
 
     assert grown(coordinate) <= MOST_OF_COORDINATOR / 25
@@ -157,12 +187,22 @@ def test_a_member_keeps_at_most_a_megabyte() -> None:
         for _ in range(80):
             now += CYCLE
             coordinator.confirmed(now)
-            demanded, gone = shared.demands(now)
-            changed = {ShareKey(*key): Demand(*demand[:3], Quota(*demand.quota)) for key, demand in demanded.items()}
-            coordinator.hear(member.report(changed, [ShareKey(*key) for key in gone], now), now)
-            for grants in coordinator.grant(now):
-                for share in member.take(Grants.decode(grants.encode(), member.incarnation), now):
-                    shared.assign(share.key, share.ppm, share.quota, now)
+            is_begun = False
+            while shared.has_more or not is_begun:
+                demanded, gone = shared.demands(now)
+                changed = {
+                    ShareKey(*key): Demand(*demand[:3], Quota(*demand.quota)) for key, demand in demanded.items()
+                }
+                member.note(changed, [ShareKey(*key) for key in gone])
+                is_begun = True
+            is_begun = False
+            while member.urgent or coordinator.has_more or not is_begun:
+                coordinator.hear(member.report({}, (), now), now)
+                for grants in coordinator.grant(now):
+                    member.take(Grants.decode(grants.encode(), member.incarnation), now)
+                    for share in put_now(member):
+                        shared.assign(share.key, share.ppm, share.quota, now)
+                is_begun = True
         return member
 
     size = grown(share)

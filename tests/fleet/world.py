@@ -16,6 +16,13 @@ MS = 1_000_000
 SECOND = 1000 * MS
 KEY = ShareKey.of("publish topic persistent://t/n/x", "messages")
 RATE = Quota(1000, SECOND, 100)
+ALL = 1 << 30
+"""More shares than a test has."""
+
+
+def put_now(member: FleetMember, most: int = ALL) -> list[LimitShare]:
+    """Return the shares that the member has to put, as put in force."""
+    return [share for share, _ in member.shares_to_put(most)]
 
 
 @dataclass
@@ -93,16 +100,20 @@ class Process:
         own = self.quotas[key]
         return own if lower is None or lower.tokens * own.period_ns > own.tokens * lower.period_ns else lower
 
-    def put(self, shares: list[LimitShare], now: int) -> None:
+    def put(self, most: int, now: int) -> None:
+        """Put up to so many shares in force."""
         local = self.clock.at(now)
-        for share in shares:
+        self.earn_until(self.member.lease_until, local)
+        for share, _ in self.member.shares_to_put(most):
             bucket = self.buckets.get(share.key)
             if bucket is None:
                 continue
             bucket.earn(self.quota(share.key), self.since, self.until, local)
             bucket.ppm, self.held[share.key] = share.ppm, share.quota
             bucket.earn(self.quota(share.key), self.since, self.until, local)
-        until = self.member.lease_until
+        self.earn_until(self.member.lease_until, local)
+
+    def earn_until(self, until: int, local: int) -> None:
         if until != self.until:
             for key, bucket in self.buckets.items():
                 bucket.earn(self.quota(key), self.since, self.until, local)
@@ -137,6 +148,7 @@ class World:
         self.grant_loss = 0.0
         self.doubled = 0.0
         self.delay = (1 * MS, 2 * MS)
+        self.most_at_once: int | None = None
         self.bytes = 0
         self.names = 0
         self.epoch = 0
@@ -224,7 +236,8 @@ class World:
     def _turn(self, process: Process) -> None:
         member, local = process.member, process.clock.at(self.now)
         if local >= process.until:
-            process.put(member.cut_off(local, refused=False), self.now)
+            member.cut_off(local, refused=False)
+        process.put(self._at_once(), self.now)
         if self.now >= process.next_at or (member.urgent and self.now >= process.next_at - 225 * MS):
             process.next_at = self.now + self.settings.cycle_ns
             self._send_report(process, member.report(process.demands(), (), local))
@@ -273,9 +286,12 @@ class World:
         if process.stopped:  # the message stays in the socket's buffer
             self._later(lambda: self._take(process, data), (50 * MS, 60 * MS))
             return
-        process.put(
-            process.member.take(Grants.decode(data, process.member.incarnation), process.clock.at(self.now)), self.now
-        )
+        process.member.take(Grants.decode(data, process.member.incarnation), process.clock.at(self.now))
+        process.put(self._at_once(), self.now)
+
+    def _at_once(self) -> int:
+        """The number of shares that a process puts in force in one turn."""
+        return ALL if self.most_at_once is None else self.random.randint(0, self.most_at_once)
 
     def _copies(self, loss: float) -> int:
         if self.random.random() < loss:

@@ -17,7 +17,7 @@ from proxy.policies.keys import Principal
 from proxy.reload import Reloader
 from proxy.runtime import Searches
 from proxy.session.transport import TransportContext
-from proxy.slices import Slices, Work
+from proxy.slices import CallsInSlices, Slices, Work
 from proxy.timers import BEAT_S, READS_AT_REST
 from tests.manual_clock import ManualClock
 from tests.proxy.admin_client import Admin
@@ -137,8 +137,7 @@ def asked(path: str, _folder: Path) -> Done:
 def member_reports(_folder: Path) -> Done:
     clock = ManualClock()
     loop, counters = ManualLoop(clock), Counters()
-    measure = partial(Slices(counters, clock).measure, Work.FLEET)
-    member = FleetService(Fleet(name="f"), "a", clock, measure=measure)
+    member = FleetService(Fleet(name="f"), "a", CallsInSlices(Slices(counters, clock), Work.FLEET).add, clock)
     hub = Hub(clock)
     loop.run(lambda: loop.create_task(member.start(lambda callbacks: HubLink(hub, callbacks))))
     loop.advance(3)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from accesslog.record import ConnectionLine, IntervalLine
+from fleet.messages import INTRODUCTION_BYTES
 from limiter.levels import Setting
 from limiter.limiter import Limiter, Stream
 from limiter.policies import Value, change_of
@@ -30,6 +31,8 @@ from proxy.session.leaving import CALM_NS
 from proxy.slices import AT_ONCE, Work
 from tests.proxy.blocks import block
 from tests.proxy.conversation import BROKER, Peer, World, publisher
+from tests.proxy.fleet.crowd import MANY as LIMITS
+from tests.proxy.fleet.crowd import FleetCrowd
 from tests.proxy.identity.keys import token_files
 from tests.proxy.longest_turn import LongestTurn
 from tests.proxy.wire import (
@@ -279,6 +282,66 @@ def test_no_turn_does_more_than_a_slice(
     act()
     assert {kind: turn.total[kind] for kind in does} == does, "it is all done"
     assert max(turn.most.values()) <= MOST, turn.most
+
+
+def fleet_forms(crowd: FleetCrowd) -> None:
+    """Members introduce their limits; the coordinator hears of all of them."""
+    crowd.run(1)
+
+
+def members_measure_and_get_shares(crowd: FleetCrowd) -> None:
+    crowd.run(6)
+
+
+def members_are_cut_off_and_return(crowd: FleetCrowd) -> None:
+    crowd.run(1)
+    crowd.hub.is_cut = True
+    crowd.run(3)
+    crowd.hub.is_cut = False
+    crowd.run(1)
+
+
+def another_member_coordinates(crowd: FleetCrowd) -> None:
+    crowd.run(1)
+    crowd.loop.run(crowd.proxies[0].fleet.leadership.lead)
+    crowd.run(1)
+
+
+def member_leaves(crowd: FleetCrowd) -> None:
+    crowd.run(6)
+    task = crowd.loop.run(lambda: crowd.loop.create_task(crowd.proxies[1].fleet.stop()))
+    crowd.run(1)
+    assert task.done()
+
+
+@pytest.mark.parametrize(
+    ("happens", "does"),
+    [
+        (fleet_forms, ["_introduce", "_note", "_demand_of"]),
+        (members_measure_and_get_shares, ["_demand_of", "_note", "_divide", "assign"]),
+        (members_are_cut_off_and_return, ["assign", "_introduce"]),
+        (another_member_coordinates, ["_introduce"]),
+        (member_leaves, ["_remove", "_divide"]),
+    ],
+)
+def test_no_turn_does_more_for_a_fleet_than_a_slice(
+    happens: Callable[[FleetCrowd], None], does: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bounds are small beside the limits of the two members, of which one also coordinates."""
+    at_once, in_a_call = 40, 20
+    monkeypatch.setitem(AT_ONCE, Work.FLEET, at_once)
+    for name in ("MOST_MEASURED", "_MOST_OTHERS"):
+        monkeypatch.setattr(f"limiter.sharing.{name}", in_a_call)
+    monkeypatch.setattr("proxy.fleet.member_limits.MOST_PUT", in_a_call)
+    monkeypatch.setattr("limiter.sharing._MOST_FIRST", in_a_call // 2)
+    monkeypatch.setattr("fleet.coordinator.MOST_STEPS", 3 * in_a_call)
+    monkeypatch.setattr("fleet.member.FULL_REPORT", in_a_call * (INTRODUCTION_BYTES + 50))
+    crowd = FleetCrowd(monkeypatch)
+    happens(crowd)
+    assert crowd.loop.trouble == []
+    assert min(crowd.total.get(name, 0) for name in does) >= LIMITS, "it is all done"
+    assert max(crowd.most.values()) <= 2 * (at_once + in_a_call) < LIMITS, crowd.most
+    crowd.loop.close()
 
 
 def test_a_change_touches_nothing_that_it_does_not_concern(make_world: Make) -> None:

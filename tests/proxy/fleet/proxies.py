@@ -18,8 +18,10 @@ from limiter.shadow import ShadowLimiter
 from limiter.token_bucket import Limit, rate
 from protocol.topic_name import parse_topic
 from proxy.config.sections import Fleet
+from proxy.counters import Counters
 from proxy.fleet.service import FleetService
 from proxy.observe.log_lines import ShareChange
+from proxy.slices import CallsInSlices, Slices, Work
 from tests.manual_clock import ManualClock
 from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.manual_loop import ManualLoop
@@ -49,6 +51,7 @@ class LimitedProxy:
         self.fleet = FleetService(
             config,
             name,
+            CallsInSlices(Slices(Counters(), self.clock), Work.FLEET).add,
             self.clock,
             lambda: 10**18 + ahead_ns + self.clock(),
             self.told.append,
