@@ -121,7 +121,9 @@ def settings_of_sums(lines: int) -> dict[str, str]:
 
 WORK = "work"
 LITTLE_BYTES = 2**30
-"""Bytes of log and rows up to which Java's second compiler takes longer than it saves: Python reads and judges."""
+"""Bytes of lines up to which Java's second compiler takes longer than it saves: Python reads and judges."""
+COMPRESSED = {".zst": 16, ".gz": 16, ".parquet": 16}
+"""Bytes of lines for each byte of a file with this suffix, about."""
 CSV = "csv"
 """Folder of the report's tables."""
 USAGE = "usage.csv"
@@ -233,7 +235,8 @@ def _tables_of(origin: Origin) -> str:
 def settings_for(files: list[Path], work: Path) -> dict[str, str]:
     """Return Spark's settings that the user need not give."""
     kept = (work / "rows").rglob("*.parquet")
-    is_little = sum(file.stat().st_size for file in (*files, *kept)) < LITTLE_BYTES
+    lines = sum(file.stat().st_size * COMPRESSED.get(file.suffix, 1) for file in (*files, *kept))
+    is_little = lines < LITTLE_BYTES
     return {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"} if is_little else {}
 
 

@@ -405,10 +405,14 @@ class Proxy:
         self.intervals.stop()
         async with self.limits.changing:
             await self.sharing.leave()
-            if not self.limits.are_given and not self.sharing.is_on:
+            if not self.sharing.is_on:
+                if self.limits.are_given:  # and have come back: the process that had taken over has ended first
+                    await self.kept.take_back_balances()
                 limiters = list(self.engine.registry.limiters.values())
                 await asyncio.to_thread(self.kept.leave_balances, limiters, is_awaited=self.limits.are_awaited)
                 self.limits.are_left = True
+                if self.limits.are_awaited and self.handovers is not None:
+                    self.handovers.stop()  # the next process goes on with them, and need not wait for what follows
         is_whole = await asyncio.to_thread(self.access.close)
         troubles = [str(state.reason) for state in self.access.degraded()]
         if troubles or not is_whole:

@@ -120,7 +120,7 @@ def test_images_of_a_release_have_its_tag_and_their_own_base(tmp_path, engine):
     assert all(call.startswith(f"{engine} build --pull --build-arg VERSION=1.2.3 --tag ") for call in calls)
 
 
-@pytest.mark.parametrize("tag", ["", "vnext"])
+@pytest.mark.parametrize("tag", ["", "vnext", "v1.2.3-rc.1"])
 @pytest.mark.parametrize(
     "words", [["tools/images"], ["tools/release", "--without-python", "3.12", "--without-python", "3.13"]]
 )
@@ -128,7 +128,7 @@ def test_release_of_a_commit_without_a_version_is_refused(tmp_path, tag, words):
     path = with_tag(programs(tmp_path / "bin", "docker", "python3.11"), tag)
     code, said, calls = run_tool(tmp_path, path, words[0], *(words[1:] or ["--release"]))
     assert code == 1
-    assert said == f"{words[0]}: this commit has {tag or 'no tag'}, and not one of a version: tag it v1.2.3\n"
+    assert said == f"{words[0]}: this commit has {tag or 'no tag'}, and not the one of a version: tag it v1.2.3\n"
     assert [call for call in calls if call.startswith("docker")] == []
 
 

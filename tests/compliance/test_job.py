@@ -7,7 +7,18 @@ import pytest
 from typer.testing import CliRunner
 
 import compliance.job
-from compliance.job import LITTLE_BYTES, Origin, ReportError, alone, closed_files, prepare, run, settings_for, write
+from compliance.job import (
+    COMPRESSED,
+    LITTLE_BYTES,
+    Origin,
+    ReportError,
+    alone,
+    closed_files,
+    prepare,
+    run,
+    settings_for,
+    write,
+)
 from compliance.report.page import USAGE_COLUMNS
 from compliance.report.report import make_report
 from sluice.cli import app
@@ -117,6 +128,9 @@ def test_only_little_data_does_without_the_second_compiler(tmp_path):
     with (tmp_path / "b.jsonl").open("wb") as file:
         file.truncate(LITTLE_BYTES)
     assert settings_for([tmp_path / "b.jsonl"], work) == {}
+    with (tmp_path / "c.jsonl.zst").open("wb") as file:
+        file.truncate(LITTLE_BYTES // COMPRESSED[".zst"])
+    assert settings_for([tmp_path / "c.jsonl.zst"], work) == {}
     (work / "rows" / "step=0").mkdir(parents=True)
     (tmp_path / "b.jsonl").rename(work / "rows" / "step=0" / "kept.parquet")
     assert settings_for([tmp_path / "a.jsonl"], work) == {}
