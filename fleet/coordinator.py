@@ -148,7 +148,7 @@ class Coordinator:
         self._ended: dict[int, int] = {}  # by incarnation: the first report of its latest session that has ended
         self._to_void: dict[int, int] = {}  # by incarnation: the report that the next void grant answers
         self._turn = 0  # the session whose shares come first in the next grants
-        self._has_ungranted = False  # the latest grants had no room for the shares of some members
+        self._has_granted = self._has_ungranted = False  # the latest `grant` might grant; had no room for some shares
 
     def may_grant(self, now: int) -> bool:
         """Return whether certainly no other coordinator's members would apply grants of this one."""
@@ -186,7 +186,8 @@ class Coordinator:
 
     def grant(self, now: int) -> list[Grants]:
         """Return the messages to publish now: shares that changed, and answers to all reports."""
-        if not self.may_grant(now):
+        self._has_granted = self.may_grant(now)
+        if not self._has_granted:
             # A message without shares and answers only asks whether there is another coordinator: the link confirms.
             return [] if self.deposed else [self._message([])]
         self._expire(now)
@@ -201,7 +202,7 @@ class Coordinator:
     @property
     def has_more(self) -> bool:
         """Whether the latest `grant` has left limits or shares to a next one, which should come soon."""
-        return not self.deposed and (self.table.is_dirty or self._has_ungranted)
+        return self._has_granted and (self.table.is_dirty or self._has_ungranted)
 
     def members(self, now: int) -> list[MemberStatus]:
         """Return the status of each member."""
@@ -360,7 +361,7 @@ class Coordinator:
         first, self._has_ungranted = self._turn % max(1, len(sessions)), False
         for number, session in enumerate([*sessions[first:], *sessions[:first]], first + 1):
             shares = session.shares
-            may_wait = self.table.is_dirty and now < shares.sent_at + 2 * cycle_ns
+            may_wait = self.table.is_dirty and now < shares.sent_at + 3 * cycle_ns // 2
             is_due = shares.is_due(now, cycle_ns, may_wait=may_wait)
             self._has_ungranted |= is_due and left <= 0
             if is_due and left > 0:

@@ -438,9 +438,10 @@ class FleetMember:
         part = {"fair": WHOLE, "floor": FLOOR, "none": 0}[self._part]
         self._equal_part = WHOLE // max(1, members) * part // WHOLE
         limits = self._limits
+        most, ppm, flags = self._equal_part, limits.ppm, limits.flags
         for id_ in limits.ids.values():
-            last = limits.ppm[id_] * part // WHOLE if limits.flags[id_] & _GRANTED else WHOLE
-            limits.ppm[id_] = min(last, self._equal_part)
+            last = ppm[id_] * part // WHOLE if flags[id_] & _GRANTED else WHOLE
+            ppm[id_] = min(most, last)
         self._to_put = dict.fromkeys(limits.ids.values(), "isolated")
         self._force, self._lease_ends = _InForce.ISOLATED, FOREVER
         self._renew()
@@ -536,7 +537,12 @@ class FleetMember:
         self._seen = self._taken = 0
         limits = self._limits
         limits.begin_session()
-        self._unsafe = len(limits.ids)
+        self._unsafe = 0
+        for id_ in limits.ids.values():
+            if limits.ppm[id_]:
+                self._unsafe += 1
+            else:
+                limits.flags[id_] |= _SAFE
         self._pending = dict.fromkeys(limits.ids.values())
         self._unanswered = {}
         self._has_room = True
@@ -619,12 +625,17 @@ class FleetMember:
         for id_ in gone:
             self._gone[id_] = self._gone[id_] or sequence
         limits, left = self._limits, FULL_REPORT - sum(map(self._size, self._unanswered))
+        # A member has one number for a limit: one that was made again is introduced when its number before is gone.
+        late, is_late = {limits.keys[id_] for id_ in islice(self._gone, MOST_GONE, None)}, False
         for id_ in self._pending:
+            if late and limits.keys[id_] in late:
+                is_late = True
+                continue
             left -= self._size(id_)
             if left < 0:
                 break
             self._unanswered[id_] = 0
-        self._is_whole = self._has_room = left >= 0
+        self._is_whole = self._has_room = left >= 0 and not is_late
         introductions = list[Introduction]()
         for id_, report in self._unanswered.items():
             self._pending.pop(id_, None)
@@ -666,11 +677,11 @@ class FleetMember:
         if grant.answers > self._answered:
             self._answer(grant.answers, now)
         if grant.sequence and not self.isolated:  # an isolated member has no lease for which a granted share would hold
-            if grant.sequence > self._taken:
+            if grant.sequence <= self._taken:
+                self.dropped["repeated"] += 1
+            elif not self._to_put:  # else a later grant repeats them: to put them all again might have no end
                 self._taken = grant.sequence
                 self._apply(grant, cause)
-            else:
-                self.dropped["repeated"] += 1
         self._renew()
 
     def _answer(self, answers: int, now: int) -> None:
@@ -697,6 +708,9 @@ class FleetMember:
             if 0 < report <= answers:
                 del unanswered[id_]
                 limits.flags[id_] |= _INTRODUCED
+            elif report == 0 and limits.flags[id_] & _INTRODUCED:  # it has changed again: others have their turn
+                del unanswered[id_]
+                self._pending[id_] = None
         if not unanswered:
             self._unanswered = {}  # an emptied dict keeps its memory
         for id_ in [id_ for id_ in islice(self._gone, MOST_GONE) if 0 < self._gone[id_] <= answers]:

@@ -346,6 +346,7 @@ class SharedLimits:
 
     def _measure(self, limiter: Limiter, now: int, demanded: dict[UnitKey, Demanded]) -> None:
         """Put the demand of a limiter into `demanded`. It becomes the last of the active ones, or is at rest."""
+        self._first_used.pop(limiter, None)
         has_left = self._left.pop(limiter, self) is None
         before = self._active.pop(limiter, None)
         if before is None:

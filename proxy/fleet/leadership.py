@@ -28,6 +28,8 @@ from proxy.slices import AT_ONCE, InTurn, Work
 
 LEAST_BETWEEN_GRANTS_S: Final = 0.005
 """Seconds between two grants, at least; a cycle's grants come in any case."""
+MOST_STOPPING_NS: Final = NANOS_PER_SECOND
+"""Nanoseconds for the last grants, at most: the next coordinator makes those that are left."""
 _SHARES_OF_A_UNIT: Final = 20
 """Shares that are granted in a unit of work."""
 _PAUSE_PARTS: Final = 2
@@ -96,7 +98,8 @@ class Leadership:
         if self.coordinator is not None:
             self.coordinator.hear(last, self._clock())
             self._granting()
-            while self.coordinator is not None and self.coordinator.has_more:
+            until = self._clock() + MOST_STOPPING_NS
+            while self.coordinator is not None and self.coordinator.has_more and self._clock() < until:
                 await asyncio.sleep(0)
                 self._granting()
 

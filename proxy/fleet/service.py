@@ -415,7 +415,7 @@ class FleetService:
             self.wants_now()
 
     def _go_on_measuring(self) -> int:
-        """Measure some more limiters. A report has them when enough have come together, or the round is over."""
+        """Measure some more limiters; report when the round is over."""
         self._is_measuring = False
         if not self._is_running:
             return 1

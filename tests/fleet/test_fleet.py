@@ -10,6 +10,7 @@ from fleet.member import FOREVER, REFRESH_REPORTS, FleetMember
 from fleet.messages import (
     FULL_REPORT,
     MOST_BROKERS,
+    MOST_GONE,
     MOST_LIMITERS,
     MOST_LISTED,
     MOST_NAME,
@@ -689,10 +690,14 @@ def test_answer_renews_the_lease_when_all_shares_are_known() -> None:
     """A coordinator that does not know a share would give it away."""
     keys = topics(700)
     member, report = following(*keys)
-    granted = Grant(1, report.sequence, 1, ids=range(100), ppm=[WHOLE] * 100)
-    member.take(Grants("f", "c", 5, 1, [granted]), 10 * SECOND)
-    assert len(put_now(member)) == 100
+    answer(member, report, 10 * SECOND)
+    assert member.has_more
     assert member.lease_until == 12 * SECOND, "limits without a share need not be known"
+    while (report := member.report({}, (), 10 * SECOND)).introductions:
+        answer(member, report, 10 * SECOND)
+    granted = Grant(1, report.sequence, 1, ids=[698, 699], ppm=[WHOLE] * 2)
+    member.take(Grants("f", "c", 5, 1, [granted]), 10 * SECOND)
+    assert len(put_now(member)) == 2
     member.take(Grants("f", "d", 6, 1), 11 * SECOND)
     while (report := member.report({}, (), 11 * SECOND)).introductions:
         assert member.lease_until == 12 * SECOND
@@ -765,7 +770,7 @@ def test_coordinator_divides_and_grants_a_bounded_number_at_once(monkeypatch: py
     for member in members:
         coordinator.hear(introducing(member, 1, *keys), 0)
     shares, calls, answered = {member: set[int]() for member in members}, 0, set[int]()
-    while coordinator.has_more:
+    while calls == 0 or coordinator.has_more:
         calls += 1
         given = granted(coordinator, 0)
         answered |= given.keys()
@@ -777,7 +782,7 @@ def test_coordinator_divides_and_grants_a_bounded_number_at_once(monkeypatch: py
     assert {len(ids) for ids in shares.values()} == {30}, "the others wait until these are acknowledged"
     coordinator.hear(replace(introducing(1, 2, seen=0), leaving=True), 0)
     calls = 0
-    while coordinator.has_more:
+    while calls == 0 or coordinator.has_more:
         calls += 1
         granted(coordinator, 0)
     assert calls > 2
@@ -952,3 +957,55 @@ def test_names_that_two_members_have_are_marked_in_the_list() -> None:
         ("twin", True),
         ("twin", True),
     ]
+
+
+def exchange(member: FleetMember, coordinator: Coordinator, now: int, at_once: int = 1000) -> None:
+    """One report and its answer, of which so many shares are put in force."""
+    coordinator.hear(member.report({}, (), now), now)
+    for grants in coordinator.grant(now):
+        member.take(grants, now)
+    put_now(member, at_once)
+
+
+def test_limits_that_are_made_again_have_shares() -> None:
+    """More are gone than one report has, and the coordinator knows a limit by one number of a member."""
+    coordinator, keys = settled_coordinator(), topics(3 * MOST_GONE)
+    member, demands = FleetMember(FleetSettings("f"), "m", 1, 0), dict.fromkeys(keys, Demand(0, UNBOUNDED, 1, RATE))
+    member.note(demands, ())
+    for _ in range(20):
+        exchange(member, coordinator, 0)
+    assert {share.ppm for share in member.shares()} == {WHOLE}
+    member.note({}, keys)
+    member.note(demands, ())
+    for _ in range(20):
+        exchange(member, coordinator, 0)
+        assert not member.has_more or member.urgent, "what waits for an answer asks for no report"
+    assert [share.ppm for share in member.shares()] == [WHOLE] * len(keys)
+    assert coordinator.dropped == {}
+
+
+def test_shares_that_are_granted_again_meanwhile_are_put_once() -> None:
+    coordinator, keys = settled_coordinator(), topics(100)
+    member = FleetMember(FleetSettings("f"), "m", 1, 0)
+    member.note(dict.fromkeys(keys, Demand(0, UNBOUNDED, 1, RATE)), ())
+    for cycle in range(12):
+        coordinator.confirmed(cycle * CYCLE)
+        exchange(member, coordinator, cycle * CYCLE, at_once=20)
+    assert member.lease_until > 11 * CYCLE
+    assert [share.ppm for share in member.shares()] == [WHOLE] * len(keys)
+
+
+def test_demands_that_change_in_each_cycle_keep_none_out() -> None:
+    keys = topics(2000)
+    member, report = following(*keys)
+    while report.introductions:
+        answer(member, report, 10 * SECOND)
+        report = member.report({}, (), 10 * SECOND)
+    reported = set[int]()
+    for cycle in range(12):
+        now = 10 * SECOND + cycle * CYCLE
+        sent = member.report({key: Demand(0, 1000 * (1 + cycle), 1, RATE) for key in keys}, (), now)
+        reported |= set(sent.ids)
+        member.note({key: Demand(0, 1000 * (1 + cycle) + 500, 1, RATE) for key in keys}, ())
+        answer(member, sent, now)
+    assert len(reported) == len(keys)
