@@ -12,7 +12,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 MOST_CONFIG = 64 * 1024**2
 """Most bytes of a configuration; one of 100,000 topics with a limit for each direction has 22 MiB."""
@@ -192,19 +192,15 @@ _REMEDIES = {
 }
 
 
-def _logger() -> Any:
-    import structlog  # noqa: PLC0415 - commands read files, too, and log nothing: a quarter of their start
-
-    return structlog.get_logger()
-
-
 def warn_if_others_read(path: Path, key: str) -> None:
     """Warn if other users of the machine can read a secret's file.
 
     This is no error: Kubernetes mounts secrets like this by default, on machines without other users.
     """
+    import structlog  # noqa: PLC0415 - commands read files, too, and log nothing: a quarter of their start
+
     if path.stat().st_mode & stat.S_IROTH:
-        _logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))
+        structlog.get_logger().warning("others can read this secret: chmod o-r", key=key, file=str(path))
 
 
 def warn_of_passed_over(event: str, key: str, file: str, reasons: Sequence[str]) -> None:
@@ -216,7 +212,9 @@ def warn_of_passed_over(event: str, key: str, file: str, reasons: Sequence[str])
         file: The file.
         reasons: The place of each entry, and why it cannot be used.
     """
-    log = _logger().bind(key=key, file=file)
+    import structlog  # noqa: PLC0415 - as above
+
+    log = structlog.get_logger().bind(key=key, file=file)
     for reason in reasons[:_MOST_LOGGED]:
         log.warning(event, reason=reason)
     if len(reasons) > _MOST_LOGGED:
