@@ -36,13 +36,13 @@ MOST_MESSAGE = 1 << 20
 FULL_MESSAGE = 900_000
 """Grants are filled up to about this number of bytes; the rest follows in the next ones."""
 
-FULL_REPORT = 40_000
-"""Bytes of demands in a report, at most: 800 demands, or 220 introductions with names of 80 bytes. Both sides take a
+FULL_REPORT = 32_000
+"""Bytes of demands in a report, at most: 800 demands, or 180 introductions with names of 80 bytes. Both sides take a
 few milliseconds for so many. The rest follows when these are answered."""
 MOST_GONE = 50
 """Numbers of limits that are gone in a report, at most. The coordinator searches the chain of each."""
 
-DEMAND_BYTES, INTRODUCTION_BYTES = 50, 100
+DEMAND_BYTES, INTRODUCTION_BYTES = 40, 100
 """Bytes in a report, at most, of a demand, and of a demand with its introduction without the name."""
 
 GRANT_BYTES, SHARE_BYTES, HELD_BYTES = 40, 10, 60
