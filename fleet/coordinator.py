@@ -95,8 +95,8 @@ class Coordinator:
     """The coordinator's side: takes reports, and makes grants.
 
     A call takes time for changed limits and for each member, never for all limits; `grant` for a bounded number of
-    them, and `has_more` says whether more are left. `fleet.share_table` explains why the
-    shares of a limit are never more than the whole.
+    them, and `has_more` says whether more are left. `fleet.share_table` explains why the shares of a limit are never
+    more than the whole.
 
     **Lost members.** A member's shares are free in three cases. The member reports that it leaves. The member begins
     another session, which it does only after its lease has ended. Or the member is silent: its shares are free a lease

@@ -65,8 +65,6 @@ _INTRODUCED = 1
 """Flag of a limiter: the coordinator knows its number, and its limit."""
 _GRANTED = 2
 """Flag of a limiter: a coordinator has granted its share. Without this flag other members may hold any share."""
-_SAFE = 4
-"""Flag of a limiter: the coordinator of this session knows its share, or it had none when the session began."""
 _OF_NO_SESSION: Final = bytes([flags & _GRANTED for flags in range(256)])
 """The flags of a limiter after the begin of a session, by those before."""
 
@@ -104,7 +102,7 @@ class _Limits:
         held: By number, the limit's value in force where members have different ones: the lowest.
         introduced_by: The first report of the session that has introduced the number; 0 if none has. In a grant that
             answers an earlier report, the number means another limit.
-        flags: Of `_INTRODUCED`, `_GRANTED` and `_SAFE`.
+        flags: `_INTRODUCED` and `_GRANTED`, or 0.
         free: The numbers that are free.
     """
 
@@ -202,16 +200,14 @@ class _Demands(NamedTuple):
         ids: The numbers of the limits.
         introductions: Those that the coordinator does not know.
         gone: Numbers of limits that are gone.
-        has_unanswered: The report has all that earlier reports had and that has no answer.
     """
 
     ids: list[int]
     introductions: list[Introduction]
     gone: list[int]
-    has_unanswered: bool
 
 
-_NO_DEMANDS = _Demands([], [], [], has_unanswered=False)
+_NO_DEMANDS = _Demands([], [], [])
 
 
 class FleetMember:
@@ -293,8 +289,10 @@ class FleetMember:
         self._gone: dict[int, int] = {}  # limits that are gone, by number: the first report of that, or 0
         self._drifted: set[int] = set()  # numbers whose demand has changed too little to be reported at once
         self._reports = 0  # except those that go on with the one before
-        self._sent: dict[int, tuple[int, bool]] = {}  # by report: when it was sent, and `_Demands.has_unanswered`
-        self._unsafe = 0  # the number of limits without the flag `_SAFE`
+        self._sent: dict[
+            int, tuple[int, bool]
+        ] = {}  # by report: when it was sent, and whether it has all unanswered demands
+        self._unknown: set[int] = set()  # numbers with a share that the coordinator of this session does not know yet
         self._to_put: dict[int, ShareCause] = {}  # numbers whose shares the caller must put in force
         self._lease_ends = now  # as `lease_until`, when no share is left to put
         self._sequence = 0
@@ -333,11 +331,12 @@ class FleetMember:
                 self._drifted.clear()
         self._sequence += 1
         # A coordinator would believe the shares in an introduction, which may be lower than those still in force.
-        demands = _NO_DEMANDS if self.epoch == 0 or self._to_put else self._demands(self._sequence)
+        has_demands = self.epoch != 0 and not self._to_put
+        demands = self._demands(self._sequence) if has_demands else _NO_DEMANDS
         self.urgent = False
         if len(self._sent) == MOST_SENT:
             del self._sent[next(iter(self._sent))]
-        self._sent[self._sequence] = now, demands.has_unanswered
+        self._sent[self._sequence] = now, has_demands
         limits, ids = self._limits, demands.ids
         return MemberReport(
             self.settings.fleet,
@@ -537,12 +536,7 @@ class FleetMember:
         self._seen = self._taken = 0
         limits = self._limits
         limits.begin_session()
-        self._unsafe = 0
-        for id_ in limits.ids.values():
-            if limits.ppm[id_]:
-                self._unsafe += 1
-            else:
-                limits.flags[id_] |= _SAFE
+        self._unknown = {id_ for id_ in limits.ids.values() if limits.ppm[id_]}
         self._pending = dict.fromkeys(limits.ids.values())
         self._unanswered = {}
         self._has_room = True
@@ -595,26 +589,18 @@ class FleetMember:
         if self.isolated:
             limits.ppm[id_] = self._equal_part
             self._to_put[id_] = "isolated"
-            self._unsafe += 1
-        else:
-            limits.flags[id_] |= _SAFE
+            self._unknown.add(id_)
 
     def _forget(self, key: ShareKey) -> None:
         id_ = self._limits.ids.get(key)
         if id_ is not None:
             self._limits.forget(id_, key)
-            self._mark_safe(id_)
+            self._unknown.discard(id_)
             self._to_put.pop(id_, None)
             self._gone[id_] = 0
             self._pending.pop(id_, None)
             self._unanswered.pop(id_, None)
             self._drifted.discard(id_)
-
-    def _mark_safe(self, id_: int) -> None:
-        flags = self._limits.flags
-        if not flags[id_] & _SAFE:
-            flags[id_] |= _SAFE
-            self._unsafe -= 1
 
     def _demands(self, sequence: int) -> "_Demands":
         """Return all demands without an answer, and pending ones as far as they have room, for the report `sequence`.
@@ -649,7 +635,7 @@ class FleetMember:
                 introductions.append(Introduction(id_, key, limits.quotas[id_], limits.ppm[id_]))
         if not self._pending:
             self._pending = {}  # an emptied dict keeps its memory
-        return _Demands(sorted(self._unanswered), introductions, gone, has_unanswered=True)
+        return _Demands(sorted(self._unanswered), introductions, gone)
 
     def _size(self, id_: int) -> int:
         """Return the bytes of a demand in a report, at most."""
@@ -692,11 +678,11 @@ class FleetMember:
             del self._sent[first]
         if sent is None:
             return
-        sent_at, has_unanswered = sent
-        if has_unanswered:
+        sent_at, has_demands = sent
+        if has_demands:
             self._take_as_known(answers)
         until = sent_at + self.settings.lease_ns
-        if until > now and not self._unsafe:
+        if until > now and not self._unknown:
             self._lease_ends, self._force = until, _InForce.LEASE
             self.lease_until = min(self.lease_until, until)
 
@@ -704,7 +690,7 @@ class FleetMember:
         limits, unanswered = self._limits, self._unanswered
         for id_, report in list(unanswered.items()):
             if 0 < limits.introduced_by[id_] <= answers:
-                self._mark_safe(id_)
+                self._unknown.discard(id_)
             if 0 < report <= answers:
                 del unanswered[id_]
                 limits.flags[id_] |= _INTRODUCED
@@ -713,6 +699,8 @@ class FleetMember:
                 self._pending[id_] = None
         if not unanswered:
             self._unanswered = {}  # an emptied dict keeps its memory
+        if not self._unknown:
+            self._unknown = set()
         for id_ in [id_ for id_ in islice(self._gone, MOST_GONE) if 0 < self._gone[id_] <= answers]:
             del self._gone[id_]
             limits.let_go(id_)

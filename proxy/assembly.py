@@ -646,7 +646,7 @@ def may_be_taken_over(config: Config) -> bool:
 
 
 class Holding:
-    """Who has the limits of a process, and the file of their balances, as one takes over from the other.
+    """The limits of a process, and the file of their balances, change hands as another process takes over.
 
     Attributes:
         changing: Held while they change hands.

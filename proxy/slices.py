@@ -416,6 +416,32 @@ class CallsInSlices:
                 self._run(later=True)
 
 
+class OneInTurn:
+    """A call that waits for its turn once, however often it is asked for.
+
+    Args:
+        in_turn: Makes the call.
+        call: Returns the units of work that it was.
+        key: Calls of other keys have turns between those of this one.
+    """
+
+    def __init__(self, in_turn: InTurn, call: Callable[[], int], key: str) -> None:
+        self._in_turn = in_turn
+        self._call = call
+        self._key = key
+        self._waits = False
+
+    def ask(self) -> None:
+        """Make the call when its turn comes, unless it waits already."""
+        if not self._waits:
+            self._waits = True
+            self._in_turn(self._make, self._key)
+
+    def _make(self) -> int:
+        self._waits = False
+        return self._call()
+
+
 class _Measured:
     """The block of `Slices.measure`."""
 

@@ -24,7 +24,7 @@ from limiter.token_bucket import NANOS_PER_SECOND
 from proxy.fleet.member_limits import worded
 from proxy.fleet.spaced_call import SpacedCall
 from proxy.observe.operator_log import ThrottledLog
-from proxy.slices import AT_ONCE, InTurn, Work
+from proxy.slices import AT_ONCE, InTurn, OneInTurn, Work
 
 LEAST_BETWEEN_GRANTS_S: Final = 0.005
 """Seconds between two grants, at least; a cycle's grants come in any case."""
@@ -66,14 +66,11 @@ class Leadership:
         self.coordinator: Coordinator | None = None
         self._settings = settings
         self._member = member
-        self._in_turn = in_turn
-        self._is_granting = False
-        """Whether grants wait for their turn."""
         self._send = send
         self._is_relative = is_relative
         self._clock, self._wall = clock, wall
         self._dropped: Counter[str] = Counter()
-        self._grants = SpacedCall(self._grant, clock)
+        self._grants = SpacedCall(OneInTurn(in_turn, self._grant, "leadership").ask, clock)
         self._between_s = LEAST_BETWEEN_GRANTS_S
         self._deposed_at = 0
         self._warnings = ThrottledLog(clock)
@@ -97,11 +94,11 @@ class Leadership:
         self._grants.stop()
         if self.coordinator is not None:
             self.coordinator.hear(last, self._clock())
-            self._granting()
+            self._grant()
             until = self._clock() + MOST_STOPPING_NS
             while self.coordinator is not None and self.coordinator.has_more and self._clock() < until:
                 await asyncio.sleep(0)
-                self._granting()
+                self._grant()
 
     # ---- from the link
 
@@ -158,14 +155,8 @@ class Leadership:
     def _grant_soon(self) -> None:
         self._grants.soon(self._between_s)
 
-    def _grant(self) -> None:
-        if not self._is_granting:
-            self._is_granting = True
-            self._in_turn(self._granting, "leadership")
-
-    def _granting(self) -> int:
+    def _grant(self) -> int:
         """Make grants; return the units of work that they were."""
-        self._is_granting = False
         coordinator = self.coordinator
         if coordinator is None:
             return 1

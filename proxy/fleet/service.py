@@ -58,7 +58,7 @@ from proxy.fleet.link import Callbacks, FleetLink, LinkState
 from proxy.fleet.member_limits import MemberLimits
 from proxy.fleet.spaced_call import SpacedCall
 from proxy.observe.log_lines import ShareChange
-from proxy.slices import InTurn
+from proxy.slices import InTurn, OneInTurn
 
 LEAST_BETWEEN_REPORTS_S: Final = 0.025
 """Seconds between two reports, at least; those of a cycle, or due to `LOOK_AGAIN_NS`, come in any case."""
@@ -179,12 +179,12 @@ class FleetService:
         self._cycle_s = settings.cycle_ns / NANOS_PER_SECOND
         self._differing_ns = DIFFERING_LEASES * settings.lease_ns
         self._cycle: asyncio.TimerHandle | None = None
-        self._reports = SpacedCall(self._report, clock)
+        self._reports = SpacedCall(OneInTurn(in_turn, self._report, "own").ask, clock)
+        self._measuring = OneInTurn(in_turn, self._measure, "own")
+        self._putting = OneInTurn(in_turn, self._put, "own")
         self._again: asyncio.TimerHandle | None = None
         """The timer of a report after a mixed one (`SharedLimits.is_mixed`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
-        self._is_reporting = self._is_measuring = self._is_putting = False
-        """Whether calls of these wait for their turn: of `_first_report`, `_go_on_measuring`, `_go_on_putting`."""
         self._turned: ShareCause | None = None
         """The cause for which the log has no line yet: this member was cut off, or has come back."""
         self._differs_since: int | None = None
@@ -376,14 +376,8 @@ class FleetService:
         if state != self._shares_state:
             self._shares_state, self._shares_since = state, self._wall()
 
-    def _report(self) -> None:
-        if not self._is_reporting:
-            self._is_reporting = True
-            self._in_turn(self._first_report, "own")
-
-    def _first_report(self) -> int:
+    def _report(self) -> int:
         """Measure some limiters, those first that were at rest, and report; the others follow."""
-        self._is_reporting = False
         if not self._is_running:
             return 1
         now = self._clock()
@@ -403,9 +397,7 @@ class FleetService:
     def _go_on(self) -> None:
         """Go on with the round of measuring; report soon if that is urgent."""
         if self.shared.has_more:
-            if not self._is_measuring:
-                self._is_measuring = True
-                self._in_turn(self._go_on_measuring, "own")
+            self._measuring.ask()
         elif self._is_running:
             if self.shared.is_mixed and self._again is None:
                 self._again = asyncio.get_running_loop().call_later(LOOK_AGAIN_NS / NANOS_PER_SECOND, self._look_again)
@@ -414,9 +406,8 @@ class FleetService:
         if self.member.urgent:
             self.wants_now()
 
-    def _go_on_measuring(self) -> int:
+    def _measure(self) -> int:
         """Measure some more limiters; report when the round is over."""
-        self._is_measuring = False
         if not self._is_running:
             return 1
         now = self._clock()
@@ -448,21 +439,17 @@ class FleetService:
 
     def _put(self) -> int:
         """Put some shares in force; the others follow. Return the units of work that it was."""
+        if not self._is_running:
+            return 1
         put = self.limits.put_in_force(self._clock())
         if self.member.has_to_put:
-            if not self._is_putting:
-                self._is_putting = True
-                self._in_turn(self._go_on_putting, "own")
+            self._putting.ask()
         elif self._turned is not None:
             self.limits.note_turn(self._turned)
             self._turned = None
         self._look_at_state()
         self._go_on()
         return 1 + 2 * put
-
-    def _go_on_putting(self) -> int:
-        self._is_putting = False
-        return self._put() if self._is_running else 1
 
     # ---- to the link, and from it
 

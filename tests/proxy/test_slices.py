@@ -1,13 +1,13 @@
 """Large work is done in slices: a bounded number of units in a turn of the loop, of whatever kind and by whomever."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from proxy.counters import Counters
-from proxy.slices import AT_ONCE, ByTurns, CallsInSlices, Slices, Work, letting_go
+from proxy.slices import AT_ONCE, ByTurns, CallsInSlices, OneInTurn, Slices, Work, letting_go
 from proxy.timers import BEAT_S, READS_AT_REST, Heartbeat
 from tests.manual_clock import ManualClock
 from tests.proxy.manual_loop import ManualLoop
@@ -333,3 +333,22 @@ def test_named_work_makes_the_heart_beat(desk: Desk, heartbeat: Heartbeat) -> No
     assert desk.loop.timers == ["Heartbeat._beat"]
     desk.loop.advance(1)
     assert not desk.loop.timers
+
+
+def test_call_that_waits_for_its_turn_is_asked_for_once() -> None:
+    queued, made = list[Callable[[], int | None]](), list[str]()
+
+    def call() -> int:
+        made.append("made")
+        if len(made) == 1:
+            one.ask()
+        return 3
+
+    one = OneInTurn(lambda each, _key: queued.append(each), call, "key")
+    one.ask()
+    one.ask()
+    assert len(queued) == 1
+    assert queued.pop()() == 3
+    assert len(queued) == 1, "it may ask for itself again"
+    queued.pop()()
+    assert (queued, made) == ([], ["made", "made"])
