@@ -1,10 +1,11 @@
 """Waiting for what a process, a thread or a broker does in its own time: the one way in which tests do it."""
 
 import asyncio
-import time
 from collections.abc import Callable
 
 import pytest
+
+from loadgen.real.process import wait_until
 
 PATIENCE_S = 60.0
 """A condition that holds in the end may take so long where other processes have the processors."""
@@ -16,17 +17,9 @@ def wait_for(
     told: Callable[[], object] = lambda: "",
     pause_s: float | None = None,
 ) -> None:
-    """Look until it is so; fail with what is told if it is not within `longest_s`.
-
-    Without a pause, a look comes a twentieth later than it might, between 10 and 50 ms: a hundred looks a second at a
-    process that starts take a tenth of a processor.
-    """
-    begin = time.monotonic()
-    while not is_so():
-        waited_s = time.monotonic() - begin
-        if waited_s > longest_s:
-            pytest.fail(f"not within {longest_s:g} s: {told()}")
-        time.sleep(pause_s or min(max(waited_s / 20, 0.01), 0.05))
+    """Look as `wait_until` does; fail with what is told if it is not so within `longest_s`."""
+    if not wait_until(is_so, longest_s, pause_s):
+        pytest.fail(f"not within {longest_s:g} s: {told()}")
 
 
 async def until(is_so: Callable[[], object], longest_s: float = PATIENCE_S) -> None:
