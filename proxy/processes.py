@@ -28,6 +28,7 @@ import structlog
 
 from limiter.levels import SHARED_BY_PROCESSES
 from protocol.endpoint import Endpoint
+from proxy import typed_json
 from proxy.assembly import ConfigSource
 from proxy.config.model import Config, ConfigError, load_config
 from proxy.config.rereading import ConfigFiles
@@ -229,7 +230,7 @@ class ChildProcess:
             async with asyncio.timeout(START_S):
                 first = await reader.readline()
             if first:
-                self.serving = msgspec.json.decode(first, type=Serving)
+                self.serving = typed_json.decode(first, Serving)
                 self.has_served.set()
                 self._next_serves.set()
                 self._log.info("process serves", pid=self._process and self._process.pid, **self.serving)
@@ -513,7 +514,7 @@ class ParentLink:
 
 def main() -> None:
     """Serve as one of several processes: arguments are a `Spec` as JSON, and the descriptor of the socket pair."""
-    spec = msgspec.json.decode(sys.argv[1], type=Spec)
+    spec = typed_json.decode(sys.argv[1], Spec)
     link = ParentLink(int(sys.argv[2]), spec.index)
     file = None if spec.file is None else Path(spec.file)
 

@@ -44,6 +44,7 @@ import structlog
 from limiter.handing import HandedLimits, HandedShare
 from limiter.limiter import Scope
 from limiter.token_bucket import WHOLE, Direction
+from proxy import typed_json
 from proxy.limit_state import Balance, read, written
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
 from proxy.policies.store import StoredChange
@@ -552,7 +553,7 @@ class Successor:
                 time.sleep(_RETRY_S)
                 continue
             try:
-                offer = msgspec.json.decode(content, type=_Offer)
+                offer = typed_json.decode(content, _Offer)
             except msgspec.DecodeError:
                 offer = _Offer(0, [])
             if offer.v != _VERSION or sum(count for _, count in offer.names) != len(received):

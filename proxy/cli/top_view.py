@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from protocol.printable import printable, printable_json
+from proxy import typed_json
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError
 
@@ -137,7 +138,7 @@ def fetch(link: AdminLink, wanted: Mapping[str, str] | None = None) -> Poll:
     """
     body = link.get("/sluice/streams", {**(wanted or {}), "limit": str(MOST_STREAMS)})
     try:
-        return msgspec.json.decode(body, type=Poll)
+        return typed_json.decode(body, Poll)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AdminLinkError(
             f"{link.address}: this version of Sluice does not understand the answer ({error})"
@@ -709,7 +710,7 @@ def show_fleet(link: AdminLink, rows: int, *, as_json: bool) -> None:
         sys.stdout.write(f"{printable_json(msgspec.json.format(body).decode())}\n")
         return
     try:
-        state = msgspec.json.decode(body, type=FleetAnswer)
+        state = typed_json.decode(body, FleetAnswer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise AdminLinkError(
             f"{link.address}: this version of Sluice does not understand the answer ({error})"

@@ -19,6 +19,7 @@ from yarl import URL
 
 from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure
 from protocol.endpoint import WEB_SERVICES
+from proxy import typed_json
 from proxy.files import TokenFileError, read_token
 from proxy.importing.keys import shown
 from proxy.importing.result import ImportFailed
@@ -162,6 +163,6 @@ async def connected(url: URL, token: str, options: Options = OF_IMPORT) -> Async
 
 def _decoded(url: str, body: bytes, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(body, type=kind)
+        return typed_json.decode(body, kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ImportFailed([f"{url}: the answer is not a broker's: {error}"]) from None

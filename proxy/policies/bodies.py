@@ -25,6 +25,7 @@ from pydantic import ValidationError, model_validator
 
 from limiter.levels import About, Setting
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
+from proxy import typed_json
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import all_told, cut
 from proxy.config.values import SPANS_NS, CountPerPeriod
@@ -251,7 +252,7 @@ def requested_body(text: bytes, kind: type[T], name: str = "", form: str = "") -
     if kind is not Any and len(text) > MOST_REQUESTED:
         raise BodyError(f"the body has {len(text)} bytes; a {what} has at most {MOST_REQUESTED // 1024} KiB")
     try:
-        body: T = read_json(text) if kind is Any else msgspec.json.decode(text, type=kind)
+        body: T = read_json(text) if kind is Any else typed_json.decode(text, kind)
     except (msgspec.DecodeError, ValueError) as error:
         raise BodyError(f"the body is not a {what}: {form or error}") from None
     if kind is not Any:
@@ -292,7 +293,7 @@ def read_body(text: bytes | str, kind: type[T]) -> T:
         BodyError: If it is none.
     """
     try:
-        return msgspec.json.decode(text, type=kind)
+        return typed_json.decode(text, kind)
     except msgspec.DecodeError as error:
         raise BodyError(f"the body is not a {kind.__name__}: {error}") from None
 

@@ -10,6 +10,7 @@ import msgspec
 from limiter.levels import Setting
 from limiter.names import EACH
 from limiter.policies import PolicyTarget, Value
+from proxy import typed_json
 from proxy.block_rules import Rule
 from proxy.policies.bodies import Section, section_of, section_text
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind
@@ -107,4 +108,4 @@ def read(text: str) -> list[ValueBefore]:
     Raises:
         ValueError: If it is of another form.
     """
-    return msgspec.json.decode(text, type=list[ValueBefore])
+    return typed_json.decode(text, list[ValueBefore])

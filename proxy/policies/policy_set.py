@@ -14,6 +14,7 @@ import msgspec
 from limiter.levels import ABOUTS, NAME, About, Setting
 from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
+from proxy import typed_json
 from proxy.block_rules import Block, Key, Kind, Rule
 from proxy.bulk import in_order, in_pieces, keys_of
 from proxy.config.limits import Limits
@@ -322,7 +323,7 @@ def decoded(text: bytes) -> PolicySet:
         msgspec.DecodeError: If the text is no set.
         BodyError: If a limit in it cannot be read.
     """
-    exchanged = msgspec.json.decode(text, type=Exchanged)
+    exchanged = typed_json.decode(text, Exchanged)
     values = {
         (each.direction, each.setting, each.name): Value(
             limit_of(rate_key(each.direction, each.setting, each.name), kept_as_own(each.limit)), each.origin

@@ -23,6 +23,7 @@ import msgspec
 
 from fleet.messages import BadMessage
 from limiter.levels import Setting
+from proxy import typed_json
 from proxy.config.sources import cut
 from proxy.policies.keys import (
     BLOCKS,
@@ -326,7 +327,7 @@ def _check(key: PolicyKey) -> None:
 
 def _read(change_id: str, message: bytes) -> TopicChange:
     try:
-        read = msgspec.json.decode(message, type=_Content)
+        read = typed_json.decode(message, _Content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         _check_version(message)
         raise BadChangeError("malformed", str(error)) from None
@@ -347,7 +348,7 @@ def _is_name(text: str) -> bool:
 def _check_version(message: bytes) -> None:
     """Raise the error of another version if the message has one: its other fields may differ."""
     try:
-        version = msgspec.json.decode(message, type=_Header).v
+        version = typed_json.decode(message, _Header).v
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
     if version != VERSION:

@@ -16,6 +16,7 @@ from protocol.commands import SIZES, body_of, command_in, decode, encode, split,
 from protocol.endpoint import BROKERS, Endpoint, EndpointError
 from protocol.frames import FrameTooLarge, MalformedFrame, NotConnect, ProtocolError, foreign_protocol, max_frame_size
 from protocol.pulsar_pb2 import AuthenticationError, BaseCommand, CommandConnect, CommandConnected
+from proxy import typed_json
 from proxy.identity.evidence import Credentials, is_role
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ def _subject(token: bytes) -> str:
     letters = parts[1].translate(None, _NO_LETTERS)
     try:
         claims = base64.urlsafe_b64decode(letters + b"=" * (-len(letters) % 4))
-        return msgspec.json.decode(claims, type=_Claims).sub
+        return typed_json.decode(claims, _Claims).sub
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
 

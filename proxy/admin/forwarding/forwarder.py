@@ -20,6 +20,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 from multidict import CIMultiDict
 
+from proxy import typed_json
 from proxy.admin.auth import CALLER, Caller
 from proxy.admin.browser_guard import READING
 from proxy.admin.forwarding.broker import (
@@ -129,7 +130,7 @@ async def json_in(answer: aiohttp.ClientResponse, kind: type[T]) -> T:
         if answer.status != 200:
             error = text.decode(errors="replace")[:1000]
             raise ForwardError(answer.status, outcome_of(answer.status), f"{answer.url}: the broker says: {error}")
-        return msgspec.json.decode(text, type=kind)
+        return typed_json.decode(text, kind)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         reason = str(error) or type(error).__name__
         raise ForwardError(

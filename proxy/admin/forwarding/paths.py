@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, unquote
 
-import msgspec
 from aiohttp import web
 from yarl import URL
 
+from proxy import typed_json
 from proxy.admin.browser_guard import READING
 from proxy.admin.json_text import json_of
 from proxy.policies.bodies import BodyError, requested_body
@@ -48,7 +48,7 @@ def list_of_both(request: web.Request) -> Any | None:
 
 def together(ours: str | None, theirs: Any) -> web.Response:
     """Return the names, or the values, of both. Sluice's keys have the values that are set here."""
-    own = msgspec.json.decode(ours or "null", type=type(theirs))
+    own = typed_json.decode(ours or "null", type(theirs))
     if isinstance(theirs, dict):
         others = [(name, value) for name, value in theirs.items() if name not in DYNAMIC_KEYS]
         both: Any = dict(sorted([*own.items(), *others]))

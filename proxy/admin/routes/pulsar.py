@@ -19,6 +19,7 @@ from limiter.levels import About, Setting
 from limiter.policies import PolicyTarget, Value, stricter
 from limiter.token_bucket import DIRECTIONS, Limit
 from protocol.topic_name import TopicName, is_entity, parse_topic
+from proxy import typed_json
 from proxy.admin.handlers import (
     NOTHING,
     Either,
@@ -385,7 +386,7 @@ def _rates_in(text: bytes, form: type[_Rates], *, may_be_empty: bool = False) ->
     """
     body = requested_body(text, form)
     check_numbers(body)
-    written = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    written = typed_json.decode(text, dict[str, msgspec.Raw])
     rates = [key for key in form.__struct_fields__ if key not in _BESIDE_RATES]
     if written.keys().isdisjoint(rates) and (written or not may_be_empty):
         remedy = f"write {' or '.join(rates)}"
