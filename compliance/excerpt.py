@@ -4,10 +4,12 @@ A line belongs to the time in which it begins, as to its day. Balances and strea
 judged by the lines that lie wholly within, and lines on its edges are only looked at: `MARGIN`.
 """
 
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
 from math import inf
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
@@ -17,6 +19,10 @@ from limiter import levels as limiting
 
 MARGIN = timedelta(seconds=61)
 """No line is longer, but for a time in which the proxy stood still. Source: `access_log.steady_interval`"""
+_MICROSECOND = timedelta(microseconds=1)
+MARGIN_US = MARGIN // _MICROSECOND
+DAY = timedelta(days=1)
+DAY_US = DAY // _MICROSECOND
 OF_ONE_TENANT = frozenset(level.word for level in limiting.LEVELS if level.within)
 """Levels of which each limit is of one tenant."""
 _SETTINGS_OF_ONE_TENANT = frozenset(
@@ -58,6 +64,25 @@ class Excerpt(Struct, frozen=True, kw_only=True):
     def times_us(self) -> tuple[float, float]:
         """The begin and the end, microseconds since 1970; infinite without one."""
         return _micros(self.begin, -inf), _micros(self.end, inf)
+
+    def days(self, times: Iterable[pa.ChunkedArray]) -> "list[Excerpt]":
+        """Return the UTC days of which it has some of these times, in their order; without any, one part.
+
+        Args:
+            times: Microseconds since 1970.
+        """
+        begin_us, end_us = self.times_us
+        numbers = {number for column in times for number in _days(column)}
+        within = (day for day in sorted(numbers) if begin_us < (day + 1) * DAY_US and day * DAY_US < end_us)
+        return [self._of_day(BEGIN_OF_1970 + number * DAY) for number in within] or [self]
+
+    def _of_day(self, begin: datetime) -> "Excerpt":
+        end = begin + DAY if begin.date() < date.max else None
+        return Excerpt(
+            begin=max(begin, self.begin or begin),
+            end=min(filter(None, (end, self.end)), default=None),
+            tenant=self.tenant,
+        )
 
     def has_day(self, day: str) -> bool:
         """Return whether lines that begin on a day, as in `2026-11-21`, may be within."""
@@ -103,8 +128,13 @@ def _own(lines: pa.Table, is_own: Any) -> pa.Table:
     return lines.filter(pc.or_(is_own.is_null(), pc.fill_null(is_own, False)))
 
 
+def _days(times: pa.ChunkedArray) -> list[int]:
+    days: list[int] = np.unique(times.cast(pa.int64()).to_numpy() // DAY_US).tolist()
+    return days
+
+
 def _micros(moment: datetime | None, without: float) -> float:
-    return without if moment is None else (moment - BEGIN_OF_1970) // timedelta(microseconds=1)
+    return without if moment is None else (moment - BEGIN_OF_1970) // _MICROSECOND
 
 
 WHOLE_LOG = Excerpt()

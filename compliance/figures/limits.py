@@ -49,28 +49,38 @@ def any_of(*columns: Values) -> Values:
     return pc.coalesce(*columns).is_valid()
 
 
-def limiter_facts(lines: pa.Table) -> pa.Table:
-    """Describe each limiter of each run, as `LimiterFacts`."""
+LIMITERS = Grouping(
+    LIMITER,
+    sums=_COUNTED,
+    least=("start",),
+    most=("end", "is_shared", "was_limited"),
+    latest=(Latest(("seq",), _IN_FORCE),),
+)
+"""Each limiter of each run."""
+CONFIGURED = Grouping((*LIMITER, "configured_messages", "configured_bytes"))
+"""The values that each had."""
+
+
+def limiters_of(lines: pa.Table) -> dict[str, pa.Table]:
+    """Sum up lines of limiters as `limiters` and `configured`."""
     in_force = is_in_force(lines)
-    is_limited = pc.and_(in_force, any_of(lines["limit_messages"], lines["limit_bytes"]))
     more = {
         "is_shared": any_of(lines["share_messages"], lines["share_bytes"]),
         "is_relative": any_of(lines["published_messages"], lines["published_bytes"]),
-        "was_limited": is_limited,
+        "was_limited": pc.and_(in_force, any_of(lines["limit_messages"], lines["limit_bytes"])),
         **{name: pc.if_else(in_force, lines[name], None) for name in _COUNTED},
         **{f"configured_{unit}": _configured(lines, unit) for unit in _UNITS},
     }
     made = with_columns(lines, **more)
-    facts = Grouping(
-        LIMITER,
-        sums=_COUNTED,
-        least=("start",),
-        most=("end", "is_shared", "was_limited"),
-        latest=(Latest(("seq",), _IN_FORCE),),
-    ).of(made)
-    each = Grouping((*LIMITER, "configured_messages", "configured_bytes")).of(made)
+    return {"limiters": LIMITERS.of(made), "configured": CONFIGURED.of(made)}
+
+
+def limiter_facts(limiters: pa.Table, configured: pa.Table) -> pa.Table:
+    """Describe each limiter of each run, as `LimiterFacts`, by `limiters_of` days."""
+    each = CONFIGURED.again(configured)
     values = Grouping(LIMITER, sums=("values",)).of(with_columns(each, values=ones(each)))
-    joined = with_zeros(facts.join(values, keys=list(LIMITER), join_type="inner"), *_COUNTED)
+    joined = LIMITERS.again(limiters).join(values, keys=list(LIMITER), join_type="inner")
+    joined = with_zeros(joined, *_COUNTED)
     return with_columns(joined, throttled_s=seconds(joined["throttled_ms"]), first=joined["start"], last=joined["end"])
 
 
@@ -88,6 +98,12 @@ def _in_order(rows: pa.Table, key: Sequence[str] = LIMITER, by: str = "seq") -> 
         differs = pc.not_equal(column.slice(1), column.slice(0, max(0, len(column) - 1))).to_numpy()
         is_first[1:] = differs if not number else is_first[1:] | differs
     return ordered, is_first
+
+
+def last_lines(lines: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Return the last line of each limiter."""
+    ordered, is_first = _in_order(lines, key)
+    return ordered.filter(pa.array(np.append(is_first[1:], np.ones(min(1, len(ordered)), np.bool_))))
 
 
 _ZEROS = re.compile(r"\.?0+$")
@@ -139,8 +155,20 @@ def _limit(line: dict[str, Any]) -> str | None:
 _STILL_ONE_US = 1000
 
 
-def episode_facts(lines: pa.Table) -> pa.Table:
-    """Sum up the waits on each limiter, as `EpisodeFacts`; lines that follow one another are one episode."""
+EPISODES = Grouping(
+    LIMIT_KEY,
+    sums=("throttled_s", "episodes"),
+    most=("longest_s",),
+    # Of several that are as long, the first; sums of fractions differ with the order in which they are added.
+    latest=(Latest(("rounded_s", "before"), ("start",)),),
+)
+"""Waits on each limit; lines that follow one another are one episode."""
+IN_FORCE = Grouping((*LIMITER, "tenant", "namespace"), least=("start",), most=("end",))
+"""The time in which each limiter did not only observe."""
+
+
+def episodes_of(lines: pa.Table) -> dict[str, pa.Table]:
+    """Sum up lines of limiters as `episodes` and `in_force`."""
     ordered, is_first = _in_order(lines.filter(is_in_force(lines)))
     waits = pc.fill_null(pc.greater(ordered["throttled_ms"], 0), False).to_numpy()
     start, end = (ordered[name].cast(pa.int64()).to_numpy() for name in ("start", "end"))
@@ -151,14 +179,12 @@ def episode_facts(lines: pa.Table) -> pa.Table:
     waited_s = seconds(episodes["throttled_ms"])
     order = {"rounded_s": pc.round(waited_s, 9), "before": pc.negate(episodes["start"].cast(pa.int64()))}
     counted = with_columns(episodes, throttled_s=waited_s, longest_s=waited_s, episodes=ones(episodes), **order)
-    found = Grouping(
-        LIMIT_KEY,
-        sums=("throttled_s", "episodes"),
-        most=("longest_s",),
-        # Of several that are as long, the first; sums of fractions differ with the order in which they are added.
-        latest=(Latest(("rounded_s", "before"), ("start",)),),
-    ).of(counted)
-    runs = Grouping((*LIMITER, "tenant", "namespace"), least=("start",), most=("end",)).of(ordered)
+    return {"episodes": EPISODES.of(counted), "in_force": IN_FORCE.of(ordered)}
+
+
+def episode_facts(episodes: pa.Table, in_force: pa.Table) -> pa.Table:
+    """Sum up the waits on each limiter, as `EpisodeFacts`, by `episodes_of` days."""
+    found, runs = EPISODES.again(episodes), IN_FORCE.again(in_force)
     span_s = (runs["end"].cast(pa.int64()).to_numpy() - runs["start"].cast(pa.int64()).to_numpy()) / 1e6
     spans = Grouping(LIMIT_KEY, sums=("span_s",), least=("tenant", "namespace")).of(
         with_columns(runs, span_s=pa.array(span_s))
@@ -167,16 +193,25 @@ def episode_facts(lines: pa.Table) -> pa.Table:
     return with_columns(joined, longest_start=joined["start"], order_s=pc.round(joined["throttled_s"], 9))
 
 
-def observed_facts(lines: pa.Table) -> pa.Table:
-    """Sum up the limits that are only observed, as `ObservedFacts`: with enforcing, streams would have waited."""
+OBSERVED_LIMITS = Grouping(
+    ("direction", "level", "name", "tenant"),
+    sums=("throttled_ms", "duration_ms"),
+    least=("first",),
+    latest=(Latest(("end",), ("limit_messages", "limit_bytes")),),
+)
+"""The limits that are only observed."""
+
+
+def observed_of(lines: pa.Table) -> dict[str, pa.Table]:
+    """Sum up lines of limiters as `observed`: with enforcing, streams would have waited."""
     own = lines.filter(pc.equal(lines["mode"], OBSERVED))
     first = pc.if_else(pc.greater(own["throttled_ms"], 0), own["start"], None)
-    found = Grouping(
-        ("direction", "level", "name", "tenant"),
-        sums=("throttled_ms", "duration_ms"),
-        least=("first",),
-        latest=(Latest(("end",), ("limit_messages", "limit_bytes")),),
-    ).of(with_columns(own, first=first))
+    return {"observed": OBSERVED_LIMITS.of(with_columns(own, first=first))}
+
+
+def observed_facts(observed: pa.Table) -> pa.Table:
+    """Sum up the limits that are only observed, as `ObservedFacts`, by `observed_of` days."""
+    found = OBSERVED_LIMITS.again(observed)
     return with_columns(
         found, would_throttle_s=seconds(found["throttled_ms"]), observed_s=seconds(found["duration_ms"])
     )
@@ -223,35 +258,59 @@ USE_STEP_S = 10
 _SLIVER = 0.01
 """The part of a short line that counts as nothing."""
 _SLIVER_MS = 100.0
-_DAY_STEPS = 86400 // USE_STEP_S
 _AMOUNTS = tuple(f"{amount}_{unit}" for unit in _UNITS for amount in ("served_s", "passed", "entries"))
 
 
-def headroom_facts(lines: pa.Table) -> pa.Table:
-    """Headroom of each limit in force, as `HeadroomFacts`; a limit that a fleet shares is one, that of all members.
+_LIMIT_OF_ALL = (*LIMIT_KEY, "fleet")
+USE = Grouping(
+    _LIMIT_OF_ALL,
+    sums=("steps", "near_steps"),
+    most=("members",),
+    latest=(Latest(("rounded", "before"), ("peak", "step")),),
+)
+"""The use of each limit in steps of ten seconds."""
+USED = Grouping((*_LIMIT_OF_ALL, "used"), sums=("steps",))
+"""How many steps had which use, rounded to half a percent."""
+_HALF_A_PERCENT = 200
+
+
+def use_of(lines: pa.Table) -> dict[str, pa.Table]:
+    """Sum up lines of limiters as `use` and `used`; a limit that a fleet shares is one, that of all members.
 
     Args:
-        lines: All lines of limiters, as `fleets.on_common_clock`.
+        lines: As `fleets.on_common_clock`.
     """
-    key = (*LIMIT_KEY, "fleet")
-    used = _step_use(lines)
-    steps, is_first = _in_order(used.filter(used["used"].is_valid()), key, "used")
+    steps = _step_use(lines)
+    steps = steps.filter(steps["used"].is_valid())
     order = {"rounded": pc.round(steps["used"], 9), "before": pc.negate(steps["step"])}
-    day = pa.array(np.floor(steps["step"].to_numpy() / _DAY_STEPS))
     near = pc.greater_equal(steps["used"], NEAR).cast(pa.int64())
-    made = with_columns(steps, steps=ones(steps), near_steps=near, peak=steps["used"], day=day, **order)
-    found = Grouping(
-        key, sums=("steps", "near_steps"), most=("members",), latest=(Latest(("rounded", "before"), ("peak", "step")),)
-    ).of(made)
+    made = with_columns(steps, steps=ones(steps), near_steps=near, peak=steps["used"], **order)
+    rounded = pc.divide(pc.round(pc.multiply(steps["used"], _HALF_A_PERCENT)), _HALF_A_PERCENT)
+    return {"use": USE.of(made), "used": USED.of(with_columns(made, used=rounded))}
+
+
+def headroom_facts(use: pa.Table, used: pa.Table) -> pa.Table:
+    """Headroom of each limit in force, as `HeadroomFacts`.
+
+    Args:
+        use: As `use_of`, of several days, with `day`.
+        used: Likewise.
+    """
+    key = list(_LIMIT_OF_ALL)
+    ordered, is_first = _in_order(USED.again(used), key, "used")
     first = np.flatnonzero(is_first)
-    middle = steps.take(pa.array((first + np.append(first[1:], len(steps)) - 1) // 2))
-    typical = with_columns(middle, typical=middle["used"]).select([*key, "typical"])
-    found = found.join(typical, keys=list(key), join_type="inner")
-    daily = Grouping((*key, "day"), most=("used",)).of(made)
+    until = np.cumsum(ordered["steps"].to_numpy())
+    begin = until[first] - ordered["steps"].to_numpy()[first]
+    # The lower one of two in the middle.
+    middle = (begin + np.append(begin[1:], until[-1:])[: len(begin)] - 1) // 2
+    typical = ordered.take(pa.array(np.searchsorted(until, middle, side="right")))
+    found = USE.again(use).join(
+        with_columns(typical, typical=typical["used"]).select([*key, "typical"]), keys=key, join_type="inner"
+    )
     return with_columns(
         found,
         peak_at=pa.array(found["step"].to_numpy() * USE_STEP_S * 1_000_000).cast(pa.timestamp("us", tz="UTC")),
-        **_trends(found, daily, key),
+        **_trends(found, use, key),
     )
 
 
@@ -303,7 +362,7 @@ def _trends(found: pa.Table, daily: pa.Table, key: Sequence[str]) -> dict[str, p
     """Return days, slope, its standard error, and the last day's value on the line through all daily peaks."""
     of: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
     for row in daily.to_pylist():
-        of.setdefault(tuple(row[name] for name in key), []).append((row["day"], row["used"]))
+        of.setdefault(tuple(row[name] for name in key), []).append((row["day"], row["peak"]))
     trends = [_trend(of[tuple(row.values())]) for row in found.select(list(key)).to_pylist()]
     names = {"days": pa.int64(), "slope": pa.float64(), "slope_error": pa.float64(), "now": pa.float64()}
     return {name: pa.array([trend[at] for trend in trends], kind) for at, (name, kind) in enumerate(names.items())}

@@ -25,14 +25,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from compliance.judging.change_watch import ChangeWatch
 from compliance.judging.containment import ContainmentReplay
 from compliance.judging.entitlement import BalanceBounds, OwedSums, WaitedLine, rounding_of
-from compliance.judging.facts import DoubtFacts, Judged, KeptFacts, Minute, Spelling, moment
+from compliance.judging.facts import DoubtFacts, Judged, KeptFacts, LastLine, Minute, Spelling, moment
 from compliance.judging.lines import (
     BUCKETS,
     CONTIGUOUS_S,
@@ -92,6 +92,17 @@ class LimiterAccount:
         self._doubts: dict[str, DoubtFacts] = {}
 
     # ---- in
+
+    def begin_day(self) -> None:
+        """Forget what was found in the lines before a day; each bucket goes on with its balance."""
+        for over, held in zip(self._over, self._held, strict=True):
+            over.begin_day(held.logged)
+        for streams in self._streams:
+            streams.begin_day(None)
+        self._owing.begin_day()
+        self._unclaimed, self._unclaimed_messages = None, 0
+        self._minutes, self._doubts = {}, {}
+        self._when_over, self._when_short = Spelling(), Spelling()
 
     def add(self, lines: Sequence[Line], streams: Sequence[StreamsLine]) -> None:
         """Replay one stretch of time: most often one line of the limiter, and the streams of its span."""
@@ -193,7 +204,7 @@ class LimiterAccount:
         if self._unclaimed is not None:
             text = f"it passed {self._unclaimed_messages:,} messages before any stream under it has a line"
             self._doubt("no streams", text, (self._unclaimed,))
-        removed_us = self._changes.removed_us(self._before)
+        last = self._before
         windows = [replay.facts(self._limiter) for replay in (*self._over, *self._streams)]
         minutes = self._minutes.values()
         kept = KeptFacts(
@@ -210,7 +221,7 @@ class LimiterAccount:
             doubts=list(self._doubts.values()),
             kept=kept,
             minutes=self._minutes,
-            removed=None if removed_us is None else moment(removed_us),
+            last=None if last is None else LastLine(last.at_us[1], last.source),
         )
 
     # ---- containment
@@ -532,28 +543,58 @@ def _has_limit(line: Line, unit: int, limit: float, *, is_calm: bool) -> bool:
     return not is_calm or line.published[unit] is not None or abs(own - limit) <= ROUNDING * limit
 
 
+class Part(NamedTuple):
+    """The part of a limiter's log that is judged; microseconds since 1970.
+
+    A stretch that crosses midnight is of the day in which it begins.
+
+    Args:
+        known_us: What begins earlier is looked at, and says nothing: changes before that time are not known.
+        begin_us: What begins earlier, of the day before, only says what the buckets hold.
+        end_us: What begins then or later is left out.
+        until_us: What ends later is left out.
+    """
+
+    known_us: float = -inf
+    begin_us: float = -inf
+    end_us: float = inf
+    until_us: float = inf
+
+
+ALL = Part()
+
+
 def judged(
     limiter: Mapping[str, Any],
     notes: RunNotes,
     items: Iterable[Line | StreamsLine],
-    within: tuple[float, float] | None = None,
+    part: Part = ALL,
 ) -> Judged:
-    """Replay all lines of one limiter in one run.
+    """Replay the lines of one limiter in one run, of a day or of another part of the log.
 
     Args:
         limiter: The fields of a `LimiterRunKey`.
         notes: Of the run.
         items: In the order of their begins.
-        within: Only stretches that lie wholly between these times count, microseconds since 1970; None: all count.
+        part: Which stretches count.
     """
     account = LimiterAccount(limiter, notes)
-    begin_us, end_us = within or (-inf, inf)
+    is_before, is_within = False, False
     for lines, streams in stretches(items):
-        first_us, last_us = (begin_us, end_us) if within is None else _span_us([*lines, *streams])
-        if first_us < begin_us:
+        first_us, last_us = (0, 0) if part is ALL else _span_us([*lines, *streams])
+        if first_us < part.known_us:
             account = LimiterAccount(limiter, replace(notes, has_begin=False))
-        elif last_us <= end_us:
+        elif first_us < part.begin_us:
+            if lines and not is_before:
+                account, is_before = LimiterAccount(limiter, replace(notes, has_begin=False)), True
             account.add(lines, streams)
+        elif first_us < part.end_us and last_us <= part.until_us:
+            if not is_within:
+                account.begin_day()
+                is_within = True
+            account.add(lines, streams)
+    if not is_within:
+        account.begin_day()
     return account.close()
 
 

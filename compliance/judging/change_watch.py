@@ -4,11 +4,12 @@ from collections import deque
 from collections.abc import Sequence
 
 from compliance.judging.changes import SettingChange
+from compliance.judging.facts import LastLine
 from compliance.judging.lines import CONTIGUOUS_US, Line
 
 
 class ChangeWatch:
-    """Finds a limit that goes on as before although a setting of its own has another value, and one that is removed.
+    """Finds a limit that goes on as before although a setting of its own has another value.
 
     With many changes at once, each limiter's line ends when its own value changes: so a line that begins at a change
     decides nothing yet.
@@ -46,11 +47,17 @@ class ChangeWatch:
             self._was = line
         return found
 
-    def removed_us(self, last: Line | None) -> int | None:
-        """Return the time at which the limit lost its value, after its last line; None if it has one at the end."""
-        removed_us = None
-        for change in self._values if last else ():
-            # The last line ends at the change, or earlier if no stream used the limit.
-            if last and change.at_us >= last.at_us[1] - CONTIGUOUS_US:
-                removed_us = change.at_us if change.removes(last.source) else None
-        return removed_us
+
+def removed_us(values: Sequence[SettingChange], last: LastLine | None) -> int | None:
+    """Return the time at which a limit lost its value, after its last line; None if it has one at the end.
+
+    Args:
+        values: As `ChangeWatch`.
+        last: The limiter's last line.
+    """
+    removed_us = None
+    for change in values if last else ():
+        # The last line ends at the change, or earlier if no stream used the limit.
+        if last and change.at_us >= last.end_us - CONTIGUOUS_US:
+            removed_us = change.at_us if change.removes(last.source) else None
+    return removed_us

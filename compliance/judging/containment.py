@@ -6,7 +6,16 @@ from math import inf
 from typing import Any
 
 from compliance.judging.facts import ContainmentFacts, moment
-from compliance.judging.lines import BUCKETS, ROUNDING, Line, Step, StreamsLine, excess_tolerance, place_of
+from compliance.judging.lines import (
+    BUCKETS,
+    ROUNDED_TOKENS,
+    ROUNDING,
+    Line,
+    Step,
+    StreamsLine,
+    excess_tolerance,
+    place_of,
+)
 
 
 @dataclass
@@ -85,7 +94,7 @@ class ContainmentReplay:
             return False
         self.unpaid_s -= earned_s
         if self.begin is None or self.room >= self.burst:
-            self.begin, self.begin_passed, self.room = line, self.passed, self.burst
+            self.begin, self.begin_passed, self.room = line, self.passed, min(self.room, self.burst)
         self.passed += passed
         self.room += self.rate * earned_s + self.extra - passed
         self.extra = 0.0
@@ -98,6 +107,21 @@ class ContainmentReplay:
         is_over = excess > max(tolerance, self.record + ROUNDING)
         self.record = max(self.record, excess) if excess > tolerance else -inf
         return is_over
+
+    def begin_day(self, balance: float | None) -> None:
+        """Forget all windows, and go on with no more room than the bucket's own balance.
+
+        An amount that was too much counts on the day on which it passed alone.
+
+        Args:
+            balance: At the end of the last line, as the books of that line confirm; None: not logged.
+        """
+        was_over = self.record > -inf
+        self.begin, self.worst, self.record = None, None, -inf
+        if self.is_on and balance is not None:
+            balance += ROUNDED_TOKENS
+            self.room = balance if was_over else min(self.room, balance)
+            self.unpaid_s, self.made_at = max(0.0, -self.room / self.rate), self.rate
 
     def facts(self, limiter: Mapping[str, Any]) -> ContainmentFacts | None:
         """Return the worst window; None if nothing passed."""

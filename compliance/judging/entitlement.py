@@ -16,6 +16,7 @@ from compliance.judging.lines import (
     CONTIGUOUS_S,
     LATE_S,
     OWED_WINDOW_S,
+    ROUNDED_TOKENS,
     ROUNDING,
     SHORT_S,
     SHORT_SHARE,
@@ -33,8 +34,6 @@ ROUNDED_DOWN = 1e-4
 
 Source: limiter.token_bucket._parts"""
 _OWED_WINDOW_US = round(OWED_WINDOW_S * 1e6)
-_THOUSANDTH = 0.001
-"""Lines have balances in thousandths of a token."""
 
 
 def rounding_of(rate: float) -> float:
@@ -157,7 +156,7 @@ class BalanceBounds:
         if self.least >= 0:
             self.made_low = rate
         elif rate > self.rate:
-            self.least = (self.least - _THOUSANDTH) * min(rate, self.made_at) / self.rate
+            self.least = (self.least - ROUNDED_TOKENS) * min(rate, self.made_at) / self.rate
         elif rate < self.rate and self.made_low and not step.follows:
             self.least *= min(rate, self.made_low) / min(self.rate, self.made_low)
         self.least -= max(0.0, rate - self.rate) * step.late_s
@@ -225,7 +224,7 @@ class BalanceBounds:
         balance = line.tokens[self.bucket]
         if balance is None:
             return seconds
-        kept = max(0.0, balance) + line.overflow[self.bucket] + _THOUSANDTH
+        kept = max(0.0, balance) + line.overflow[self.bucket] + ROUNDED_TOKENS
         new_s = min(seconds, max(0.0, kept / self.rate - self.unseen_s))
         self.unseen_s += new_s
         return new_s
@@ -303,13 +302,17 @@ class OwedSums:
 
     def __init__(self) -> None:
         self._recent: deque[tuple[WaitedLine, Sums]] = deque()
-        self._all: Sums = (0.0, 0.0, 0.0, 0.0)
-        self._sums = self._all
-        self._worst: tuple[float, list[WaitedLine]] | None = None
+        self._sums: Sums = (0.0, 0.0, 0.0, 0.0)
         self._hidden: deque[tuple[int, float]] = deque()
         """Of each line with a possible shortfall in the last ten seconds: its end, and what was unseen before it."""
         self._hidden_s: deque[float] = deque()
         """The further shortfall that each of them may have."""
+        self.begin_day()
+
+    def begin_day(self) -> None:
+        """Forget what was found; the last ten seconds stay."""
+        self._all: Sums = (0.0, 0.0, 0.0, 0.0)
+        self._worst: tuple[float, list[WaitedLine]] | None = None
         self.unseen_s = 0.0
         self.still_s = 0.0
 

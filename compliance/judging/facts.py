@@ -360,6 +360,7 @@ class EntitlementFacts(LimiterRunKey, frozen=True, kw_only=True):
     """The first line of the worst window."""
     last_line: LinePlace
     whole_waited_s: float
+    """This, and the next two, are of a whole day: the one in which most was lacking."""
     whole_served_s: float
     whole_deficit_s: float
     unseen_s: float
@@ -665,15 +666,22 @@ class Minute(Struct):
     lines: int = 0
 
 
+class LastLine(NamedTuple):
+    """The last line of a limiter: its end, microseconds on the axis of `clocks.py`, and the source of its value."""
+
+    end_us: int
+    source: str
+
+
 class Judged(Struct):
-    """The result for one limiter of one run."""
+    """The result for one limiter of one run, in one day or all."""
 
     windows: list[ContainmentFacts]
     entitlement: EntitlementFacts | None
     doubts: list[DoubtFacts]
     kept: KeptFacts
     minutes: dict[int, Minute]
-    removed: datetime | None = None
-    """The time of the change after which the limit has no value; None: it has one by the end of the run."""
+    last: LastLine | None = None
+    """None for a limit that only streams name."""
     alone: LimiterFacts | None = None
     """The facts of a limit that only streams name; None for others."""

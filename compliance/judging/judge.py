@@ -1,10 +1,12 @@
-"""The judging of all limiters: `account.py` replays each limiter's lines and its streams' lines.
+"""The judging of all limiters, day by day: `account.py` replays each limiter's lines and its streams' lines.
 
 Each task sums up its lines of streams by limit and span. These sums and the lines of limiters go to the task that has
 the limit, of all proxies, and judges it. So memory holds the lines of a part of all limits at a time.
+
+A day is judged by its own lines, those on its edges, and the last line before it of each limiter, whose balances go on.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from math import inf
@@ -16,22 +18,24 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from compliance.excerpt import OF_ONE_TENANT, WHOLE_LOG, Excerpt
+from compliance.excerpt import DAY_US, MARGIN_US, OF_ONE_TENANT, WHOLE_LOG, Excerpt
 from compliance.figures.limits import (
     LIMIT_COLUMNS,
     LIMIT_KEY,
-    episode_facts,
-    headroom_facts,
-    limiter_facts,
-    observed_facts,
+    episodes_of,
+    last_lines,
+    limiters_of,
+    observed_of,
+    use_of,
     value_changes,
 )
 from compliance.figures.scopes import LEVEL_WORDS
 from compliance.figures.shards import figures_by_limit
 from compliance.figures.sums import Grouping, seconds, values_of, waits, with_columns
-from compliance.judging.account import judged
+from compliance.judging.account import ALL, Part, judged
 from compliance.judging.bypasses import Suspicion
 from compliance.judging.clocks import Clocks, placed
+from compliance.judging.days import of_days
 from compliance.judging.facts import Judged, LimiterFacts, moment
 from compliance.judging.fleets import FleetNotes, on_common_clock
 from compliance.judging.lines import BEHIND_CHANGE_S, BUCKETS, Line, RunNotes, StreamsLine
@@ -61,7 +65,6 @@ class Judging:
         notes: Notes of the runs.
         fleets: Notes of members of fleets.
         suspicion: What shows streams that a limit does not count.
-        most: Limits of which a part of all keeps the results: the worst.
         excerpt: The part of the log that is judged.
     """
 
@@ -69,7 +72,6 @@ class Judging:
     notes: Notes
     fleets: FleetNotes
     suspicion: Suspicion
-    most: int
     excerpt: Excerpt = WHOLE_LOG
 
     def of(self, lines: KeptLines, shards: int) -> dict[str, pa.Table]:
@@ -80,8 +82,8 @@ class Judging:
             shards: The number of parts in which limits are judged.
 
         Returns:
-            `judged` (`LIMITER`, `score`, `facts`: msgpack of `Judged`), `minutes`, `outside`, and by their names the
-            figures of `figures.limits`.
+            By days since 1970 (`day`): `judged` (`LIMITER`, `facts`: msgpack of `Judged`), `minutes`, `outside`, and by
+            their names the sums of `figures.limits`.
         """
         columns = dict.fromkeys((*LIMIT_COLUMNS, *STREAM_COLUMNS))
         # A balance needs the amounts of whole lines, which may lie on the edge.
@@ -100,39 +102,106 @@ class Judging:
         return {"limits": limits, "streams": sums_of_lines(streams, levels), "suspects": suspects}
 
     def figures(self, parts: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Judge some limits, by what is needed of all their lines, and return the figures of them."""
+        """Judge some limits, by what is needed of all their lines, and return the figures of each day."""
         limits = parts["limits"].sort_by(_BY_TIME)
         streams = STREAMS_OF_LIMITS.again(parts["streams"]).sort_by(_BY_TIME)
-        facts, minutes = _judged(limits, streams, self.notes, self.excerpt)
-        limits = self.excerpt.of(limits)
-        limiters = limiter_facts(limits)
+        suspects = parts["suspects"]
+        found: dict[str, list[pa.Table]] = {}
+        last, past_us = limits.slice(0, 0), -inf
+        for day in self.excerpt.days([limits["start"], streams["wall_start"], suspects["start"]]):
+            begin_us, end_us = day.times_us
+            edge_us = begin_us - MARGIN_US
+            last = last_lines(pa.concat_tables([last, _between(limits, "start", past_us, edge_us)]), LIMITER)
+            past_us = edge_us
+            near = _between(limits, "start", edge_us, end_us + MARGIN_US)
+            going_on = _between(near, "start", edge_us, begin_us).select(list(LIMITER))
+            own = pa.concat_tables([last.join(going_on, list(LIMITER), join_type="left anti"), near]).sort_by(_BY_TIME)
+            of_streams = _between(streams, "wall_start", edge_us, end_us + MARGIN_US)
+            tables = self._of_day(day, own, of_streams, _between(suspects, "start", begin_us, end_us))
+            number = pa.scalar(begin_us // DAY_US if abs(begin_us) < inf else 0, pa.int32())
+            for name, table in tables.items():
+                found.setdefault(name, []).append(with_columns(table, day=pa.repeat(number, len(table))))
+        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    def _of_day(self, day: Excerpt, limits: pa.Table, streams: pa.Table, suspects: pa.Table) -> dict[str, pa.Table]:
+        facts, minutes = self._judged(day, limits, streams)
+        begin_us, end_us = day.times_us
+        own = day.of(limits)
         return {
-            "judged": worst(facts, limiters, self.most),
+            "judged": facts,
             "minutes": MINUTES.of(minutes),
-            "outside": self.suspicion.confirmed(parts["suspects"], limits),
-            "limiters": limiters,
-            "values": value_changes(limits),
-            "episodes": episode_facts(limits),
-            "observed": observed_facts(limits),
-            "headroom": headroom_facts(on_common_clock(limits, self.fleets)),
+            "outside": self.suspicion.confirmed(suspects, limits),
+            "values": _between(value_changes(limits), "at", begin_us, end_us),
+            **limiters_of(own),
+            **episodes_of(own),
+            **observed_of(own),
+            **use_of(on_common_clock(own, self.fleets)),
         }
 
+    def _judged(self, day: Excerpt, limits: pa.Table, streams: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Replay all limiters, one after the other: their results, and their minutes."""
+        part = self._part(day, limits, streams)
+        rows, minutes = [], []
+        own_lines, sums = limit_lines(limits), streams_lines(streams)
+        places = [_by_limiter(table) for table in (limits, streams)]
+        for key in sorted({*places[0], *places[1]}):
+            limiter = dict(zip(LIMITER, key, strict=True))
+            own, theirs = (of.get(key, slice(0)) for of in places)
+            items: list[Line | StreamsLine] = [*own_lines[own], *sums[theirs]]
+            items.sort(key=_by_time)
+            run = self.notes.get((key[0], key[1]), RunNotes())
+            result = judged(limiter, run.of_limiter(*key[2:]), items, part)
+            of_day = _between(streams[theirs], "wall_start", *day.times_us)
+            result.alone = None if own_lines[own] else _alone(limiter, of_day)
+            tenant = _tenant(limits[own], streams[theirs])
+            minutes += [
+                {"tenant": tenant, "minute": at} | msgspec.structs.asdict(of) for at, of in result.minutes.items()
+            ]
+            result.minutes = {}
+            if result.alone is not None or result.kept.lines or score(result) is not None:
+                rows.append(limiter | {"facts": msgspec.msgpack.encode(result)})
+        return pa.Table.from_pylist(rows, _JUDGED), pa.Table.from_pylist(minutes, _MINUTES)
 
-def worst(facts: pa.Table, limiters: pa.Table, most: int) -> pa.Table:
-    """Return the results of the limits that come nearest to a violation, or are in one; then those waited on longest.
+    def _part(self, day: Excerpt, limits: pa.Table, streams: pa.Table) -> Part:
+        """Return which stretches of a day's lines count."""
+        begin_us, end_us = day.times_us
+        is_first, is_last = day.begin == self.excerpt.begin, day.end == self.excerpt.end
+        begins = pa.chunked_array([limits["start"].cast(pa.int64()), streams["wall_start"]], pa.int64())
+        ends = pc.min_max(begins).as_py()
+        has_edge = (self.excerpt.begin and is_first) or (self.excerpt.end and is_last)
+        if not has_edge and (not len(begins) or begin_us <= ends["min"] <= ends["max"] < end_us):
+            return ALL
+        # Lines may lag behind a change that is not in the excerpt.
+        known_us = begin_us + BEHIND_CHANGE_S * 1e6 if is_first else -inf
+        return Part(known_us, begin_us, end_us, end_us if is_last else inf)
+
+
+def results_of(facts: pa.Table) -> list[Judged]:
+    """Return the results of all days together, in the order of their limiters.
 
     Args:
-        facts: As `Judging.of` returns them.
-        limiters: As `limits.limiter_facts`.
-        most: The most limits.
+        facts: `judged`, as `Judging.of` returns it.
     """
-    keys = worst_limits(facts, limiters, most)
-    return facts if keys is None else facts.join(keys, keys=list(LIMIT_KEY), join_type="left semi")
+    in_order = facts.sort_by([(name, "ascending") for name in (*LIMITER, "day")])
+    days = [msgspec.msgpack.decode(result, type=Judged) for result in in_order["facts"].to_pylist()]
+    return [of_days(days[place]) for place in _by_limiter(in_order).values()]
 
 
-def worst_limits(facts: pa.Table, limiters: pa.Table, most: int) -> pa.Table | None:
-    """Return the keys of the worst limits; None if there are not more."""
-    scores = with_columns(facts.select([*LIMIT_KEY, "score"]), waits=pa.nulls(len(facts), pa.float64()))
+def worst_limits(results: Iterable[Judged], limiters: pa.Table, most: int) -> pa.Table | None:
+    """Return the keys of the limits that come nearest to a violation, or are in one; then those waited on longest.
+
+    Args:
+        results: Of all limits.
+        limiters: As `limits.limiter_facts`.
+        most: The most limits; None is returned if there are not more.
+    """
+    scores = pa.Table.from_pylist(
+        [
+            {name: getattr(one.kept, name) for name in LIMIT_KEY} | {"score": score(one), "waits": None}
+            for one in results
+        ],
+        _SCORES,
+    )
     waited = with_columns(
         limiters.select(list(LIMIT_KEY)), score=pa.nulls(len(limiters), pa.float64()), waits=limiters["throttled_s"]
     )
@@ -143,45 +212,28 @@ def worst_limits(facts: pa.Table, limiters: pa.Table, most: int) -> pa.Table | N
     return limits.sort_by(order).slice(0, most).select(list(LIMIT_KEY))
 
 
-def _judged(limits: pa.Table, streams: pa.Table, notes: Notes, excerpt: Excerpt) -> tuple[pa.Table, pa.Table]:
-    """Replay all limiters, one after the other: their results, and their minutes."""
-    within = _judged_us(excerpt)
-    rows, minutes = [], []
-    own_lines, sums = limit_lines(limits), streams_lines(streams)
-    places = [_by_limiter(table) for table in (limits, streams)]
-    for key in sorted({*places[0], *places[1]}):
-        limiter = dict(zip(LIMITER, key, strict=True))
-        own, theirs = (of.get(key, slice(0)) for of in places)
-        items: list[Line | StreamsLine] = [*own_lines[own], *sums[theirs]]
-        items.sort(key=_by_time)
-        run = notes.get((key[0], key[1]), RunNotes())
-        result = judged(limiter, run.of_limiter(*key[2:]), items, within)
-        result.alone = None if own_lines[own] else _alone(limiter, _between(streams[theirs], excerpt))
-        tenant = _tenant(limits[own], streams[theirs])
-        minutes += [{"tenant": tenant, "minute": at} | msgspec.structs.asdict(of) for at, of in result.minutes.items()]
-        result.minutes = {}
-        score = _score(result)
-        if result.alone is not None or result.kept.lines or score is not None:
-            rows.append(limiter | {"score": score, "facts": msgspec.msgpack.encode(result)})
-    return pa.Table.from_pylist(rows, _JUDGED), pa.Table.from_pylist(minutes, _MINUTES)
+def score(result: Judged) -> float | None:
+    """Return how near a limiter comes to a violation: the higher, the worse."""
+    scores = [window.excess / (window.limit or 1) for window in result.windows]
+    owed = result.entitlement
+    if owed is not None:
+        scores.append(max(owed.deficit_s, owed.whole_deficit_s))
+    if result.doubts:
+        scores.append(max([0.0, *scores]))
+    return max(scores, default=None)
 
 
-def _between(sums: pa.Table, excerpt: Excerpt) -> pa.Table:
-    begin_us, end_us = excerpt.times_us
-    return sums.filter(pc.and_(pc.greater_equal(sums["wall_start"], begin_us), pc.less(sums["wall_start"], end_us)))
-
-
-def _judged_us(excerpt: Excerpt) -> tuple[float, float] | None:
-    """Return the times between which lines are judged, microseconds since 1970; None: all are."""
-    begin_us, end_us = excerpt.times_us
-    # Lines may lag behind a change that is not in the excerpt.
-    return None if (begin_us, end_us) == (-inf, inf) else (begin_us + BEHIND_CHANGE_S * 1e6, end_us)
-
-
-_JUDGED = pa.schema([*((name, pa.string()) for name in LIMITER), ("score", pa.float64()), ("facts", pa.binary())])
+_SCORES = pa.schema([*((name, pa.string()) for name in LIMIT_KEY), ("score", pa.float64()), ("waits", pa.float64())])
+_JUDGED = pa.schema([*((name, pa.string()) for name in LIMITER), ("facts", pa.binary())])
 _MINUTES = pa.schema(
     [("tenant", pa.string()), ("minute", pa.int64()), *((name, pa.float64()) for name in MINUTES.sums)]
 )
+
+
+def _between(rows: pa.Table, name: str, begin_us: float, end_us: float) -> pa.Table:
+    """Return the rows of which a time is between two, microseconds since 1970; the end is exclusive."""
+    times = rows[name].cast(pa.int64()).to_numpy()
+    return rows.filter(pa.array((times >= begin_us) & (times < end_us)))
 
 
 def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], slice]:
@@ -208,17 +260,6 @@ def _tenant(own: pa.Table, theirs: pa.Table) -> str:
         if len(named := table.select(_NAMED).filter(pc.not_equal(table["tenant"], "")))
     ]
     return str(max(last)[-1]) if last else ""
-
-
-def _score(result: Judged) -> float | None:
-    """Return how near a limiter comes to a violation: the higher, the worse."""
-    scores = [window.excess / (window.limit or 1) for window in result.windows]
-    owed = result.entitlement
-    if owed is not None:
-        scores.append(max(owed.deficit_s, owed.whole_deficit_s))
-    if result.doubts:
-        scores.append(max([0.0, *scores]))
-    return max(scores, default=None)
 
 
 def _alone(limiter: Mapping[str, Any], sums: pa.Table) -> LimiterFacts | None:
@@ -303,9 +344,3 @@ def limit_lines(limits: pa.Table) -> list[Line]:
         strict=True,
     )
     return [Line(*row) for row in rows]
-
-
-def results_of(facts: pa.Table) -> list[Judged]:
-    """Return results, in the order of their limiters."""
-    in_order = facts.sort_by([(name, "ascending") for name in LIMITER])
-    return [msgspec.msgpack.decode(result, type=Judged) for result in in_order["facts"].to_pylist()]

@@ -38,6 +38,8 @@ CONTIGUOUS_S = 2e-6
 """Seconds between two lines that count as no time: rounding to a microsecond."""
 CONTIGUOUS_US = round(CONTIGUOUS_S * 1e6)
 ROUNDING = 1e-6
+ROUNDED_TOKENS = 0.001
+"""Lines have balances in thousandths of a token."""
 
 
 def excess_tolerance(limit: float) -> float:

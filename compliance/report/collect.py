@@ -18,13 +18,14 @@ from pyspark.sql.types import IntegerType, LongType, StringType
 from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.figures import facts as figures
 from compliance.figures import rates, traffic, trends, what_if
-from compliance.figures.limits import LIMIT_KEY
+from compliance.figures.limits import LIMIT_KEY, episode_facts, headroom_facts, limiter_facts, observed_facts
 from compliance.figures.shards import figures_by_limit
 from compliance.figures.sums import Grouping, Sum, summed
 from compliance.figures.wanted import COLUMNS, Wanted, wanted_figures, wanted_lines
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts, quality
 from compliance.judging.bypasses import LIMITED, Suspicion
+from compliance.judging.change_watch import removed_us
 from compliance.judging.changes import Changed, changed
 from compliance.judging.clocks import CLOCK_SPANS, CLOCK_STEPS, Clocks, clocks_of, on_axis, step_facts, with_axis
 from compliance.judging.facts import AHEAD
@@ -40,7 +41,7 @@ from compliance.judging.fleets import (
     share_clocks,
     share_turns,
 )
-from compliance.judging.judge import MINUTES, Judging, results_of, with_waits, worst_limits
+from compliance.judging.judge import MINUTES, Judging, Notes, results_of, with_waits, worst_limits
 from compliance.judging.lines import RunNotes
 from compliance.judging.quality import RunId, run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
@@ -209,9 +210,9 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
         notes, gaps = notes_of_fleets(logs)
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("judging the limits")
-    judging = Judging(logs.clocks, _notes(logs), notes or FleetNotes(), _suspicion(logs), MOST_LIMITS, logs.excerpt)
+    judging = Judging(logs.clocks, _notes(logs), notes or FleetNotes(), _suspicion(logs), logs.excerpt)
     judged = judging.of(logs.tables.rows, logs.shards)
-    tables |= found.judged(logs, judged, questions.objective)
+    tables |= found.judged(logs, judged, judging.notes, questions.objective)
     tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     on_step("adding up topics and days")
     tables |= found.totals(logs.sums)
@@ -317,15 +318,17 @@ class ReportTables:
             "losses": self.kept("losses", sums["losses"], figures.LossFacts, {"lost_from": "ascending"}),
         }
 
-    def judged(self, logs: Logs, judged: Mapping[str, pa.Table], objective: float) -> _Tables:
+    def judged(self, logs: Logs, judged: Mapping[str, pa.Table], notes: Notes, objective: float) -> _Tables:
         """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets.
 
         Args:
             logs: The lines.
             judged: As `judge.Judging.of`.
+            notes: Notes of the runs.
             objective: Share of time in which promises should be kept.
         """
-        tables = self.limits(judged["judged"], judged["limiters"])
+        limiters = limiter_facts(judged["limiters"], judged["configured"])
+        tables = self.limits(results_of(judged["judged"]), limiters, notes)
         broken = (
             msgspec.msgpack.decode(doubt, type=facts.DoubtFacts) for doubt in judged["outside"]["facts"].to_pylist()
         )
@@ -358,23 +361,29 @@ class ReportTables:
             ),
         }
 
-    def limits(self, judged: pa.Table, limiters: pa.Table) -> _Tables:
+    def limits(self, results: list[facts.Judged], limiters: pa.Table, notes: Notes, most: int = MOST_LIMITS) -> _Tables:
         """Facts of all limiters, or of the worst ones.
 
         Args:
-            judged: Results, as `judge.Judging.of`.
+            results: Of all limiters.
             limiters: As `LimiterFacts`.
+            notes: Notes of the runs.
+            most: The most limits.
         """
-        keys = [table.select(list(LIMIT_KEY)) for table in (judged, limiters)]
-        self._leave_out("limiters", len(Grouping(LIMIT_KEY).of(pa.concat_tables(keys))) - MOST_LIMITS)
-        most = worst_limits(judged, limiters, MOST_LIMITS)
-        if most is not None:
-            judged, limiters = (
-                table.join(most, list(LIMIT_KEY), join_type="left semi") for table in (judged, limiters)
-            )
-        results = results_of(judged)
+        limits = Grouping(LIMIT_KEY).of(limiters.select(list(LIMIT_KEY)))
+        worst = worst_limits(results, limiters, most)
+        if worst is not None:
+            limiters = limiters.join(worst, list(LIMIT_KEY), join_type="left semi")
+            keys = {tuple(row.values()) for row in worst.to_pylist()}
+            known = {tuple(row.values()) for row in limits.to_pylist()} | {limit_of(result.kept) for result in results}
+            self._leave_out("limiters", len(known) - len(keys))
+            results = [result for result in results if limit_of(result.kept) in keys]
         alone = [result.alone for result in results if result.alone is not None]
-        removed = {limiter_run(result.kept): result.removed for result in results if result.removed}
+        removed = {
+            limiter_run(result.kept): facts.moment(at_us)
+            for result in results
+            if (at_us := _removed_us(result, notes)) is not None
+        }
         of_lines = [
             msgspec.convert(row | {"removed": removed.get(tuple(row[name] for name in LIMITER))}, facts.LimiterFacts)
             for row in limiters.sort_by([(name, "ascending") for name in LIMITER]).to_pylist()
@@ -462,7 +471,10 @@ class ReportTables:
         by_reason, by_topic = (traffic.delay_facts(clients, waits, by_topic=which) for which in (False, True))
         tables: _Tables = {
             "episodes": self.kept(
-                "episodes", judged["episodes"], figures.EpisodeFacts, {"order_s": "descending", "name": "ascending"}
+                "episodes",
+                episode_facts(judged["episodes"], judged["in_force"]),
+                figures.EpisodeFacts,
+                {"order_s": "descending", "name": "ascending"},
             ),
             "delays_by_reason": self.kept(
                 "delays_by_reason", by_reason, figures.DelayFacts, {"direction": "ascending", "reason": "ascending"}
@@ -482,7 +494,7 @@ class ReportTables:
             ),
             "observed": self.kept(
                 "observed",
-                judged["observed"],
+                observed_facts(judged["observed"]),
                 figures.ObservedFacts,
                 {"would_throttle_s": "descending", "name": "ascending"},
             ),
@@ -492,7 +504,10 @@ class ReportTables:
             ),
             "neighbours": traffic.neighbour_facts(sums["streams"], sums["pauses"]),
             "headroom": self.kept(
-                "headroom", judged["headroom"], figures.HeadroomFacts, {"peak": "descending", "name": "ascending"}
+                "headroom",
+                headroom_facts(judged["use"], judged["used"]),
+                figures.HeadroomFacts,
+                {"peak": "descending", "name": "ascending"},
             ),
         }
         if questions.proposals:
@@ -572,6 +587,19 @@ def removal(limiter: facts.LimiterFacts) -> figures.ChangeFacts | None:
         after="",
         who="",
     )
+
+
+def _removed_us(result: facts.Judged, notes: Notes) -> int | None:
+    run = notes.get((result.kept.proxy_id, result.kept.boot_id))
+    if run is None or not run.changed or result.last is None:
+        return None
+    own = run.of_limiter(result.kept.direction, result.kept.level, result.kept.name)
+    return removed_us(own.values, result.last)
+
+
+def limit_of(facts_of_one: facts.LimiterRunKey) -> tuple[str, ...]:
+    """Return the key of a limit of a proxy."""
+    return tuple(getattr(facts_of_one, name) for name in LIMIT_KEY)
 
 
 def limiter_run(facts_of_one: facts.LimiterRunKey) -> tuple[str, ...]:

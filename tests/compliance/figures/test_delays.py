@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from accesslog.record import ThrottleLine
-from compliance.figures.limits import episode_facts
+from compliance.figures.limits import episode_facts, episodes_of
 from compliance.figures.traffic import (
     CLIENT_WAITS,
     CLIENTS,
@@ -25,7 +25,7 @@ def test_waits_that_follow_one_another_are_one_episode():
         log.second += 1
     log.second += 60
     log.limit(10, throttled_ms=200.0)
-    [row] = episode_facts(limits_of(log)).to_pylist()
+    [row] = episode_facts(**episodes_of(limits_of(log))).to_pylist()
     assert (row["episodes"], row["throttled_s"]) == (3, pytest.approx(2.6))
     assert (row["longest_s"], row["longest_start"]) == (pytest.approx(1.7), BEGIN + timedelta(seconds=1))
     assert row["span_s"] == 68
@@ -36,7 +36,7 @@ def test_of_episodes_that_are_as_long_the_first_is_named():
     for waited_ms in (0, 400, 0, 400, 0, 400, 0, 100):
         log.limit(10, throttled_ms=float(waited_ms))
         log.second += 1
-    [row] = episode_facts(limits_of(log)).to_pylist()
+    [row] = episode_facts(**episodes_of(limits_of(log))).to_pylist()
     assert (row["episodes"], row["longest_s"]) == (4, 0.4)
     assert row["longest_start"] == BEGIN + timedelta(seconds=1)
 
@@ -45,7 +45,7 @@ def test_a_limit_that_nobody_waited_on_or_that_is_only_observed_has_no_episode()
     log = PlantedLog()
     log.limit(10, throttled_ms=0.0)
     log.limit(10, throttled_ms=500.0, mode="observe", level="namespace")
-    assert len(episode_facts(limits_of(log))) == 0
+    assert len(episode_facts(**episodes_of(limits_of(log)))) == 0
 
 
 def test_histograms_are_added_place_by_place():

@@ -1,10 +1,12 @@
 from datetime import timedelta
 
 import msgspec
+import pyarrow as pa
 import pytest
 
+from compliance.excerpt import WHOLE_LOG
 from compliance.figures.facts import HeadroomFacts
-from compliance.figures.limits import headroom_facts
+from compliance.figures.limits import headroom_facts, use_of
 from compliance.judging.fleets import FleetNotes, MemberClock, on_common_clock
 from tests.compliance.arrow import limits_of
 from tests.compliance.planted import BEGIN, PlantedLog
@@ -107,9 +109,18 @@ def members(shares, passed, **more):
     return logs
 
 
+def use_by_day(lines):
+    """The sums of each day, as the judging has them."""
+    days = [use_of(day.of(lines)) for day in WHOLE_LOG.days([lines["start"]])]
+    tables = {name: [day[name] for day in days] for name in ("use", "used")}
+    for of_days in tables.values():
+        of_days[:] = [table.append_column("day", pa.array([day] * len(table))) for day, table in enumerate(of_days)]
+    return {name: pa.concat_tables(of_days) for name, of_days in tables.items()}
+
+
 def shared_headroom(logs, fleets=(), **more):
     notes = FleetNotes({(proxy_id, "boot-1"): fleet for proxy_id, fleet in dict(fleets).items()}, **more)
-    found = headroom_facts(on_common_clock(limits_of(*logs), notes)).to_pylist()
+    found = headroom_facts(**use_by_day(on_common_clock(limits_of(*logs), notes))).to_pylist()
     rows = [msgspec.convert(row, HeadroomFacts) for row in found]
     return sorted(rows, key=lambda row: (row.proxy_id, row.fleet))
 

@@ -3,7 +3,7 @@ import pytest
 
 from accesslog.record import upper_bound_ms
 from compliance.figures.facts import ImpactFacts
-from compliance.figures.limits import observed_facts
+from compliance.figures.limits import observed_facts, observed_of
 from compliance.figures.traffic import CLIENT_WAITS, CLIENTS, LATE_BUCKET, impact_facts
 from compliance.figures.wanted import Wanted, wanted_figures, wanted_lines
 from tests.compliance.arrow import limits_of, lines_of, summed_of
@@ -63,6 +63,6 @@ def test_observed_limits_have_the_time_in_which_they_would_hold():
     log.limit(20, mode="observe", throttled_ms=800.0)
     log.limit(20, mode="observe", throttled_ms=0.0)
     log.limit(20, name="enforced")
-    [row] = observed_facts(limits_of(log)).to_pylist()
+    [row] = observed_facts(**observed_of(limits_of(log))).to_pylist()
     values = (row["name"], row["limit_messages"], row["would_throttle_s"], row["observed_s"])
     assert values == (TOPIC, 100.0, pytest.approx(0.8), 2.0)

@@ -1,6 +1,6 @@
 import pytest
 
-from compliance.figures.limits import limiter_facts
+from compliance.figures.limits import limiter_facts, limiters_of
 from compliance.figures.traffic import DAYS, MINUTES, STREAMS, tenant_day_facts, topic_facts
 from tests.compliance.arrow import limits_of, summed_of
 from tests.compliance.planted import PlantedLog
@@ -40,7 +40,7 @@ def test_a_limiter_shows_the_value_last_in_force():
     log.limit(100)
     log.limit(50, rate=50.0)
     names = ("limit_messages", "values", "passed_messages", "throttled_s")
-    assert values(limiter_facts(limits_of(log)), *names) == [(50, 2, 150, 2.0)]
+    assert values(limiter_facts(**limiters_of(limits_of(log))), *names) == [(50, 2, 150, 2.0)]
 
 
 def test_what_was_rejected_was_offered_and_did_not_pass():
@@ -62,9 +62,9 @@ def test_a_limit_that_is_only_observed_was_no_limit():
     log.limit(100, mode="observe")
     log.limit(100, mode="observe")
     names = ("mode", "was_limited", "limit_messages", "passed_messages", "passed_bytes", "throttled_s")
-    assert values(limiter_facts(limits_of(log)), *names) == [("observe", False, 100, 0, 0, 0)]
+    assert values(limiter_facts(**limiters_of(limits_of(log))), *names) == [("observe", False, 100, 0, 0, 0)]
     log.limit(70, mode="reject")
-    assert values(limiter_facts(limits_of(log)), *names) == [("reject", True, 100, 70, 7000, 1)]
+    assert values(limiter_facts(**limiters_of(limits_of(log))), *names) == [("reject", True, 100, 70, 7000, 1)]
 
 
 def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down():
@@ -73,7 +73,7 @@ def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down()
         log.limit(100, rate=10 + published, published_messages=published)
         log.second += 1
     names = ("values", "is_relative", "limit_messages")
-    assert values(limiter_facts(limits_of(log)), *names) == [(1, True, pytest.approx(109.7))]
+    assert values(limiter_facts(**limiters_of(limits_of(log))), *names) == [(1, True, pytest.approx(109.7))]
 
 
 def test_a_tenants_day_has_its_highest_minute():

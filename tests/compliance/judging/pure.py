@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from compliance.figures.limits import LIMIT_COLUMNS
-from compliance.judging.account import judged
+from compliance.judging.account import ALL, Part, judged
 from compliance.judging.changes import changed
 from compliance.judging.clocks import placed
 from compliance.judging.facts import Judged
@@ -29,9 +29,15 @@ def micros(time: Any) -> int:
     return int((time - BEGIN_OF_1970) // timedelta(microseconds=1))
 
 
-def verdicts(lines: Iterable[Any], within: tuple[float, float] | None = None, **notes: Any) -> dict[Key, Judged]:
+def verdicts(lines: Iterable[Any], part: Part = ALL, **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name."""
     lines = list(lines)
+    known = notes_of(lines, **notes)
+    return {key: judged_of(key, known.of_limiter(*key), items, part) for key, items in items_of(lines).items()}
+
+
+def notes_of(lines: list[Any], **notes: Any) -> RunNotes:
+    """What the lines say of the run, and what else is known."""
     of_lines = (
         changed(
             line.seq,
@@ -50,19 +56,18 @@ def verdicts(lines: Iterable[Any], within: tuple[float, float] | None = None, **
     beats = [line for line in lines if isinstance(line, HeartbeatLine)]
     if beats and not any(beat.last for beat in beats):
         told["complete_us"] = max(complete_us(beat) for beat in beats)
-    known = RunNotes(**(told | {"still_us": sorted(still)} | notes))
-    return {key: judged_of(key, known.of_limiter(*key), items, within) for key, items in items_of(lines).items()}
+    return RunNotes(**(told | {"still_us": sorted(still)} | notes))
 
 
 def judged_of(
     names: tuple[str, ...],
     notes: RunNotes,
     items: list[Line | StreamsLine],
-    within: tuple[float, float] | None = None,
+    part: Part = ALL,
 ) -> Judged:
     """The result for a limiter with these names, the last ones of its key."""
     key = ("p", "b", "publish", "topic", "t")[: 5 - len(names)] + names
-    return judged(dict(zip(LIMITER, key, strict=True)), notes, items, within)
+    return judged(dict(zip(LIMITER, key, strict=True)), notes, items, part)
 
 
 def complete_us(beat: HeartbeatLine) -> int:

@@ -13,7 +13,7 @@ from tests.compliance.planted import TOPIC, PlantedLog
 
 def doubts(*logs, what):
     suspicion = Suspicion(summed_of(LIMITED, *logs), {})
-    judging = Judging({}, {}, FleetNotes(), suspicion, 1000)
+    judging = Judging({}, {}, FleetNotes(), suspicion)
     outside = judging.figures(judging.parts(lines_of(logs)))["outside"]["facts"].to_pylist()
     all_doubts = [msgspec.msgpack.decode(doubt, type=DoubtFacts) for doubt in outside]
     return [doubt for doubt in all_doubts if doubt.what == what]
@@ -107,5 +107,5 @@ def test_a_span_with_a_change_names_the_limits_at_its_end_only():
     changes_us = {
         ("changed", "boot-1"): [streams["start_us"].to_pylist()[0] + second * 1_000_000 for second in range(3)]
     }
-    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), changes_us), 1000)
+    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), changes_us))
     assert len(judging.figures(judging.parts(lines_of([log])))["outside"]) == 0

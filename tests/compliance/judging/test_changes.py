@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.compliance.judging.pure import verdicts
+from compliance.judging.change_watch import removed_us
+from compliance.judging.facts import moment
+from tests.compliance.judging.pure import notes_of, verdicts
 from tests.compliance.planted import BEGIN, TOPIC, PlantedLog
 
 RATES = '{"publishThrottlingRateInMsg": 50, "publishThrottlingRateInByte": -1}'
@@ -204,6 +206,13 @@ THERE: dict[str, tuple[Fields, Fields]] = {
 }
 
 
+def removed_of(log: PlantedLog) -> Any:
+    """When its only limit was removed."""
+    ((key, found),) = verdicts(log.lines).items()
+    at_us = removed_us(notes_of(log.lines).of_limiter(*key).values, found.last)
+    return None if at_us is None else moment(at_us)
+
+
 def removed_at(own: Fields, change: Fields, *, later: Fields | None = None, idle: int = 0) -> Any:
     """When a limit was removed that passed something until then, or until a while before."""
     log = PlantedLog()
@@ -215,8 +224,7 @@ def removed_at(own: Fields, change: Fields, *, later: Fields | None = None, idle
     log.second += 3
     if later is not None:
         log.change(**later)
-    (found,) = verdicts(log.lines).values()
-    return found.removed
+    return removed_of(log)
 
 
 @pytest.mark.parametrize("idle", [0, 7])
@@ -237,5 +245,4 @@ def test_limit_that_is_set_again_is_not_removed() -> None:
 
 def test_limit_that_has_further_lines_is_not_removed() -> None:
     log = changed({"source": "topic rest"}, {"before": RATES, "after": None}, {"source": "namespace file"})
-    (found,) = verdicts(log.lines).values()
-    assert found.removed is None
+    assert removed_of(log) is None

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from accesslog.record import IntervalLine, LimitLine
 from compliance.excerpt import MARGIN
+from compliance.judging.account import Part
 from compliance.judging.lines import BEHIND_CHANGE_S
 from tests.compliance.judging.pure import deficit_s, doubts, excess, micros, verdicts
 from tests.compliance.judging.test_steady import STEADY_S, STEPS, lines_of
@@ -29,19 +30,19 @@ def part_of(lines: list[Any], begin_us: int, end_us: int) -> list[Any]:
 
 
 @settings(max_examples=60)
-@given(steps=STEPS, part=PARTS)
-@example(steps=[("calm", 25), ("wait", 0.3), ("send", 1, 30, 3), ("calm", 25)], part=[0.31, 0.77])
+@given(steps=STEPS, where=PARTS)
+@example(steps=[("calm", 25), ("wait", 0.3), ("send", 1, 30, 3), ("calm", 25)], where=[0.31, 0.77])
 @example(
     steps=[("change", [(PLACES[0], {"messages": 3})]), ("send", 1, 2, 2), ("wait", 0.05), ("send", 1, 2, 1)],
-    part=[0.0, 1.0],
+    where=[0.0, 1.0],
 )
-def test_an_excerpt_shows_nothing_that_the_whole_log_does_not(steps: Any, part: list[float]) -> None:
+def test_an_excerpt_shows_nothing_that_the_whole_log_does_not(steps: Any, where: list[float]) -> None:
     lines = lines_of(steps, STEADY_S)
     whole = verdicts(lines)
     first, last = micros(min(line.start for line in lines)), micros(max(line.end for line in lines))
-    begin_us, end_us = (round(first + share * (last - first)) for share in part)
-    within = begin_us + BEHIND_CHANGE_S * 1e6, end_us
-    cut = verdicts(part_of(lines, begin_us, end_us), within, has_begin=begin_us <= first, complete_us=None)
+    begin_us, end_us = (round(first + share * (last - first)) for share in where)
+    part = Part(begin_us + BEHIND_CHANGE_S * 1e6, begin_us, end_us, end_us)
+    cut = verdicts(part_of(lines, begin_us, end_us), part, has_begin=begin_us <= first, complete_us=None)
     for key, found in cut.items():
         assert doubts(found) <= doubts(whole[key]), key
         assert excess(found) <= max(excess(whole[key]), 0), key

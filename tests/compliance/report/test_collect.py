@@ -1,12 +1,12 @@
 import pytest
 
 from compliance.figures.facts import EpisodeFacts
-from compliance.figures.limits import episode_facts
+from compliance.figures.limits import episode_facts, episodes_of, limiter_facts
 from compliance.figures.traffic import DAYS
 from compliance.judging.bypasses import LIMITED, Suspicion
 from compliance.judging.facts import UsageFacts
 from compliance.judging.fleets import FleetNotes
-from compliance.judging.judge import Judging
+from compliance.judging.judge import Judging, results_of
 from compliance.report.collect import ReportTables
 from tests.compliance.arrow import limits_of, lines_of, summed_of
 from tests.compliance.planted import PlantedLog
@@ -29,10 +29,12 @@ def test_of_too_many_limits_the_violated_ones_are_kept():
     for _ in range(3):
         log.limit(20, name="starved")
         log.second += 1
-    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}), 2)
-    found = judging.figures(judging.parts(lines_of([log])))
-    assert {row["name"] for row in found["judged"].to_pylist()} == {"t3", "starved"}
-    assert len(found["limiters"]) == 6
+    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
+    judged = judging.figures(judging.parts(lines_of([log])))
+    tables, limiters = ReportTables(), limiter_facts(judged["limiters"], judged["configured"])
+    found = tables.limits(results_of(judged["judged"]), limiters, {}, 2)
+    assert {one.name for one in found["limiters"]} == {one.name for one in found["kept"]} == {"t3", "starved"}
+    assert tables.left_out == {"limiters": 4}
 
 
 @pytest.mark.parametrize("names", [("b", "c", "a", "d"), ("d", "a", "c", "b")])
@@ -43,5 +45,5 @@ def test_rows_that_tie_are_in_one_order_wherever_their_lines_were(names):
         log.limit(10, throttled_ms=500.0)
         logs.append(log)
     order = {"throttled_s": "descending", "name": "ascending"}
-    rows = ReportTables().kept("episodes", episode_facts(limits_of(*logs)), EpisodeFacts, order)
+    rows = ReportTables().kept("episodes", episode_facts(**episodes_of(limits_of(*logs))), EpisodeFacts, order)
     assert [row.proxy_id for row in rows] == ["a", "b", "c", "d"]

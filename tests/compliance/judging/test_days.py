@@ -1,0 +1,124 @@
+"""A log that crosses midnight: judged day by day it shows what it shows as a whole, and balances go on."""
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from compliance.judging.bypasses import LIMITED, Suspicion
+from compliance.judging.facts import Judged
+from compliance.judging.fleets import FleetNotes
+from compliance.judging.judge import Judging, results_of
+from tests.compliance.arrow import lines_of as rows_of
+from tests.compliance.arrow import summed_of
+from tests.compliance.judging.pure import deficit_s, doubts, excess, notes_of, verdicts
+from tests.compliance.judging.test_steady import STEADY_S, STEPS, lines_of
+from tests.compliance.planted import PlantedLog
+from tests.proxy.observe.test_lines_at_changes import PLACES
+
+MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
+_TIMES = ("start", "end", "held_since", "complete_until")
+
+
+def by_day(log: Any) -> dict[tuple[str, ...], Judged]:
+    """The results of a log of one run, all its days together."""
+    run = log.lines[0].proxy_id, log.lines[0].boot_id
+    judging = Judging({}, {run: notes_of(log.lines)}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
+    judged = judging.figures(judging.parts(rows_of([log])))
+    results = results_of(judged["judged"])
+    return {(one.kept.direction, one.kept.level, one.kept.name): one for one in results}
+
+
+def at_midnight(lines: list[Any], share: float) -> list[Any]:
+    """The lines at another time: midnight is at that part of them."""
+    first, last = min(line.start for line in lines), max(line.end for line in lines)
+    later = MIDNIGHT - (first + share * (last - first))
+    return [
+        msgspec.structs.replace(
+            line, **{name: at + later for name in _TIMES if (at := getattr(line, name, None)) is not None}
+        )
+        for line in lines
+    ]
+
+
+@settings(max_examples=60)
+@given(steps=STEPS, share=st.floats(0, 1))
+@example(steps=[("calm", 25), ("wait", 0.3), ("send", 1, 30, 3), ("calm", 25)], share=0.5)
+@example(
+    steps=[("change", [(PLACES[0], {"messages": 3})]), ("send", 1, 2, 2), ("wait", 0.05), ("send", 1, 2, 1)], share=0.1
+)
+def test_days_show_nothing_that_the_whole_log_does_not(steps: Any, share: float) -> None:
+    log = PlantedLog(lines=at_midnight(lines_of(steps, STEADY_S), share))
+    whole, days = verdicts(log.lines), by_day(log)
+    assert {key for key, found in whole.items() if found.kept.lines} <= days.keys()
+    for key, found in days.items():
+        assert doubts(found) <= doubts(whole[key]), key
+        assert excess(found) <= max(excess(whole[key]), 0), key
+        assert deficit_s(found) <= max(deficit_s(whole[key]), 0) + 1e-6, key
+        assert found.kept.lines == whole[key].kept.lines, key
+        assert found.kept.waited_s == pytest.approx(whole[key].kept.waited_s), key
+
+
+def hour_of_burst(second_at_s: int, second: int) -> PlantedLog:
+    """The burst of an hour passes half an hour before midnight, and an amount some time after that."""
+    log = PlantedLog(begin=MIDNIGHT - timedelta(minutes=30))
+    for at_s, passed in ((0, 3600), (second_at_s, second)):
+        log.second = at_s
+        left = min(3600.0, at_s + 1.0) if at_s else 1.0
+        tokens = {"tokens_messages": left - passed if at_s else 1.0}
+        log.limit(passed, rate=1.0, burst_messages=3600.0, throttled_ms=0.0, **tokens)
+    return log
+
+
+@pytest.mark.parametrize("after_s", [10, 600])
+def test_no_burst_comes_back_at_midnight(after_s: int) -> None:
+    at_s = 1800 + after_s
+    (kept,) = by_day(hour_of_burst(at_s, at_s)).values()
+    (exceeded,) = by_day(hour_of_burst(at_s, at_s + 100)).values()
+    assert excess(kept) < 0
+    assert excess(exceeded) == pytest.approx(100, abs=3)
+
+
+def test_an_amount_too_much_counts_on_its_own_day_alone() -> None:
+    log = PlantedLog(begin=MIDNIGHT - timedelta(seconds=10))
+    for second in range(20):
+        log.limit(500 if second == 5 else 100, tokens_messages=0.0)
+        log.second += 1
+    (found,) = by_day(log).values()
+    (window,) = found.windows
+    assert window.end < MIDNIGHT
+    assert found.kept.over is not None
+    assert found.kept.over.longest < MIDNIGHT
+
+
+def test_a_stream_that_waits_over_midnight_is_owed_on_both_sides() -> None:
+    log = PlantedLog(begin=MIDNIGHT - timedelta(seconds=5))
+    for _ in range(10):
+        log.limit(50)
+        log.second += 1
+    (found,) = by_day(log).values()
+    assert found.entitlement is not None
+    (whole,) = verdicts(log.lines).values()
+    assert deficit_s(whole) >= deficit_s(found) >= deficit_s(whole) - 1, "a line without a balance"
+
+
+def test_results_of_days_are_in_one_order_and_add_up() -> None:
+    log = PlantedLog(begin=MIDNIGHT - timedelta(hours=30))
+    for second in count(step=43_200):
+        if second > 60 * 3600:
+            break
+        log.second = second
+        log.limit(20, throttled_ms=0.0)
+        log.second += 1
+        log.limit(0, throttled_ms=0.0)
+    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
+    judged = judging.figures(judging.parts(rows_of([log])))
+    assert judged["judged"]["day"].to_pylist() == [20777, 20778, 20779, 20780]
+    assert sum(pa.table(judged["limiters"])["passed_messages"].to_pylist()) == 20 * 6
+    (found,) = results_of(judged["judged"])
+    assert found.kept.lines == 12
