@@ -5,7 +5,7 @@ judged by the lines that lie wholly within, and lines on its edges are only look
 """
 
 from collections.abc import Iterable
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from math import inf
 from typing import Any
 
@@ -65,6 +65,11 @@ class Excerpt(Struct, frozen=True, kw_only=True):
         """The begin and the end, microseconds since 1970; infinite without one."""
         return _micros(self.begin, -inf), _micros(self.end, inf)
 
+    @staticmethod
+    def of_days(first: str, last: str) -> "Excerpt":
+        """Return the excerpt that has these days, as in `2026-11-21`, and those between them."""
+        return Excerpt(begin=begin_of(first), end=_end_of(begin_of(last)))
+
     def days(self, times: Iterable[pa.ChunkedArray]) -> "list[Excerpt]":
         """Return the UTC days of which it has some of these times, in their order; without any, one part.
 
@@ -77,10 +82,9 @@ class Excerpt(Struct, frozen=True, kw_only=True):
         return [self._of_day(BEGIN_OF_1970 + number * DAY) for number in within] or [self]
 
     def _of_day(self, begin: datetime) -> "Excerpt":
-        end = begin + DAY if begin.date() < date.max else None
         return Excerpt(
             begin=max(begin, self.begin or begin),
-            end=min(filter(None, (end, self.end)), default=None),
+            end=min(filter(None, (_end_of(begin), self.end)), default=None),
             tenant=self.tenant,
         )
 
@@ -126,6 +130,20 @@ class Excerpt(Struct, frozen=True, kw_only=True):
 def _own(lines: pa.Table, is_own: Any) -> pa.Table:
     """Return a tenant's lines, and those of kinds that name none."""
     return lines.filter(pc.or_(is_own.is_null(), pc.fill_null(is_own, False)))
+
+
+def number_of(day: str) -> int:
+    """Return the number of a day since 1970."""
+    return (begin_of(day) - BEGIN_OF_1970) // DAY
+
+
+def begin_of(day: str) -> datetime:
+    """Return the begin of a day, as in `2026-11-21`."""
+    return datetime.combine(date.fromisoformat(day), time(), UTC)
+
+
+def _end_of(begin: datetime) -> datetime | None:
+    return begin + DAY if begin.date() < date.max else None
 
 
 def _days(times: pa.ChunkedArray) -> list[int]:

@@ -31,6 +31,7 @@ from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
 from compliance.report.collect import ExtraQuestions, Logs, collect
+from compliance.report.kept_days import KeptDays
 from compliance.report.page import render, report_json, tables, tenant_exports, tenant_pages, visible
 from compliance.report.provenance import LIST, as_list, check, digests, of_list, seal
 from compliance.report.report import Report, fleet_lines, make_report
@@ -72,7 +73,11 @@ class ReportOptions:
 
 
 def gather(
-    spark: SparkSession, tables: LogTables, on_step: Callable[[str], None], questions: ExtraQuestions | None = None
+    spark: SparkSession,
+    tables: LogTables,
+    on_step: Callable[[str], None],
+    questions: ExtraQuestions | None = None,
+    kept: KeptDays | None = None,
 ) -> Facts:
     """Collect all facts that the report needs.
 
@@ -81,11 +86,12 @@ def gather(
         tables: The tables of a job.
         on_step: Called with the name of the next step.
         questions: The reader's further questions.
+        kept: The days that earlier reports have kept.
     """
     for name, value in settings_of_sums(tables.lines).items():
         spark.conf.set(name, value)
     asked = questions or ExtraQuestions()
-    logs = Logs.of(tables, asked.excerpt)
+    logs = Logs.of(tables, asked.excerpt, kept)
     if not asked.excerpt.is_whole:
         _look_for_lines(logs, tables)
     return collect(logs, asked, on_step)
@@ -120,6 +126,8 @@ def settings_of_sums(lines: int) -> dict[str, str]:
 
 
 WORK = "work"
+DAYS = "days"
+"""The folder, in that of a log's state, of the days that a report keeps."""
 LITTLE_BYTES = 2**30
 """Bytes of lines up to which Java's second compiler takes longer than it saves: Python reads and judges."""
 COMPRESSED = {".zst": 16, ".gz": 16, ".parquet": 16}
@@ -199,7 +207,8 @@ def run(
                 kept = read_log(spark, origin.access_log, work, lambda lines: on_step(f"{reading}: {lines} lines"))
             else:
                 kept = read_tables(spark, place)
-            report = make_report(gather(spark, kept, on_step, questions))
+            days = KeptDays(work / DAYS if work else place_of_days(out, place))
+            report = make_report(gather(spark, kept, on_step, questions, days))
         on_step("writing the report")
         files_list = listed(files, work) if work else b""
         write(msgspec.structs.replace(report, log_sha256=seal(files_list)), out, files_list)
@@ -272,6 +281,11 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
     except OSError as error:
         raise ReportError(f"--out {out}: cannot be written: {error.strerror}") from error
     return _make(out, work)
+
+
+def place_of_days(out: Path, tables: str) -> Path:
+    """Return the folder for days of a job's tables."""
+    return out.resolve() / WORK / f"{DAYS}-{hashlib.sha256(os.fsencode(tables)).hexdigest()[:12]}"
 
 
 def work_of(out: Path, access_log: Path) -> Path:

@@ -61,12 +61,14 @@ class KeptLines:
         files: Parquet files that have no line of another one, and none twice.
         others: The lines of `frame` that are in none of these files; None: there is none.
         excerpt: The part of them that tasks get.
+        days: The only days of which they get lines; None: all.
     """
 
     frame: DataFrame
     files: Sequence[LinesFile] = ()
     others: DataFrame | None = None
     excerpt: Excerpt = WHOLE_LOG
+    days: frozenset[str] | None = None
 
     @staticmethod
     def of_frame(frame: DataFrame) -> "KeptLines":
@@ -77,10 +79,18 @@ class KeptLines:
         """Return a part of the lines."""
         return replace(self, excerpt=excerpt)
 
+    def of_days(self, days: Iterable[str]) -> "KeptLines":
+        """Return the lines of some days."""
+        only = frozenset(days)
+        files = [file for file in self.files if file.day in only]
+        others = self.others and self.others.where(F.col("day").isin(*only))
+        return replace(self, files=files, others=others, days=only)
+
     @property
     def lines(self) -> DataFrame:
         """The lines, as Spark reads them."""
-        return self.frame if self.excerpt.is_whole else self.frame.where(_condition(self.excerpt))
+        lines = self.frame if self.excerpt.is_whole else self.frame.where(_condition(self.excerpt))
+        return lines if self.days is None else lines.where(F.col("day").isin(*self.days))
 
     def done(self, work: Work, columns: Collection[str], kinds: Collection[str], result: str) -> DataFrame:
         """Return what tasks make of lines.

@@ -1,18 +1,24 @@
 """The tables that a report is made from: those of the report's own job on an access log, or those of another job."""
 
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from compliance import storage
+from compliance.excerpt import DAY, DAY_US, MARGIN_US, number_of
 from compliance.log_lines import KeptLines
-from compliance.stream.folder import kept_facts, load, sink_of
-from compliance.stream.ledger import gap_table, run_table
+from compliance.schema import BEGIN_OF_1970
+from compliance.stream.compaction import ABANDONED
+from compliance.stream.folder import Ledger, kept_facts, load, sink_of
+from compliance.stream.ledger import RunId, complete_up_to, gap_table, run_table, total
 from compliance.stream.log_file import JobPlaces
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import JobRun, alone
@@ -38,6 +44,7 @@ class LogTables:
         newer: How often which fields were seen that this version does not know.
         passed_over: Files of the log's folder that were not read, and what helps; empty for none.
         unread: How many passed-over files may hold lines of the log.
+        days: The days of `rows`, as in `2026-11-21`, ascending.
     """
 
     rows: KeptLines
@@ -51,6 +58,23 @@ class LogTables:
     newer: Mapping[str, int]
     passed_over: str = ""
     unread: int = 0
+    days: Mapping[str, "DayOfLog"] = field(default_factory=dict)
+
+
+class DayOfLog(NamedTuple):
+    """What is known of one day's lines without reading them.
+
+    Args:
+        content: A digest of what was read of it: other lines have another one, in the same files or not.
+        edge: Another one, of its first minute.
+        numbers: The first and the last number of each run.
+        is_closed: Whether no more lines of it, and of the hour after it, are to be expected, and none is there twice.
+    """
+
+    content: str
+    edge: str
+    numbers: Mapping[RunId, tuple[int, int]]
+    is_closed: bool
 
 
 def read_log(spark: SparkSession, access_log: Path, work: Path, on_progress: Callable[[int], None]) -> LogTables:
@@ -98,8 +122,50 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         malformed=every.malformed,
         duplicates=sum(span.read - span.there for span in runs.values()),
         newer=dict(sorted(every.newer.items(), key=lambda field: -field[1])[:MOST_NEWER]),
+        days=days_of(ledger, datetime.now(UTC)),
         **_passed_over(places),
     )
+
+
+def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
+    """Describe the days that have rows.
+
+    Args:
+        ledger: What has been read.
+        now: By the clock of this machine.
+    """
+    reached = complete_up_to(total(ledger.totals.values()).by_run(), now) or -inf
+    doubled = ledger.doubled()
+    found = {}
+    for day, facts in sorted(ledger.totals.items()):
+        manifest = ledger.days.get(day)
+        if not facts.rows or (manifest and not manifest.is_kept):
+            continue
+        live = ledger.live(day)
+        parts = {*live, *(manifest.files.get("rows", ()) if manifest else ())}
+        runs = sorted(facts.runs)
+        begin_us = number_of(day) * DAY_US
+        edge = [(*run, span.first, list(span.gaps())) for *run, span in runs if span.first < begin_us + MARGIN_US]
+        is_past = (
+            reached >= begin_us + DAY_US + _SETTLED_US or begin_us < (now - ABANDONED - BEGIN_OF_1970) // DAY * DAY_US
+        )
+        found[day] = DayOfLog(
+            content=_digest(
+                [sorted({*(manifest.names if manifest else ()), *live}), facts.rows, facts.malformed, runs]
+            ),
+            edge=_digest(edge),
+            numbers={(proxy, boot): (span.ranges[0][0], span.ranges[-1][1]) for proxy, boot, span in runs},
+            is_closed=is_past and not parts & doubled,
+        )
+    return found
+
+
+_SETTLED_US = 3600 * 1_000_000
+"""The time after a day for which its lines are waited for, microseconds."""
+
+
+def _digest(values: list[Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(values)).hexdigest()
 
 
 MOST_NEWER = 100

@@ -22,7 +22,6 @@ LIMIT_COLUMNS = tuple(
             "kind",
             "file",
             "line",
-            "day",
         )
     )
 )

@@ -3,7 +3,7 @@
 A sum has as many rows as there are streams, clients or minutes, however many lines there are.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -165,25 +165,55 @@ def summed(lines: KeptLines | None, sums: Mapping[str, Sum], like: pa.Schema = L
         sums: By their names.
         like: The columns of the lines.
     """
-    columns = dict.fromkeys(chain(*(("kind", *sum_.columns) if sum_.kinds else sum_.columns for sum_ in sums.values())))
+    parts = _parts(lines, sums, by_day=False) if lines is not None else ()
+    return all_together(({name: table} for _, name, table in parts), sums, like)
+
+
+def summed_by_day(lines: KeptLines, sums: Mapping[str, Sum]) -> dict[str, dict[str, pa.Table]]:
+    """Sum up the lines of each day, as in `2026-11-21`: one query for all sums and days."""
+    of: dict[str, list[dict[str, pa.Table]]] = {}
+    for day, name, table in _parts(lines, sums, by_day=True):
+        of.setdefault(day, []).append({name: table})
+    return {day: all_together(parts, sums) for day, parts in of.items()}
+
+
+def all_together(
+    parts: Iterable[Mapping[str, pa.Table]], sums: Mapping[str, Sum], like: pa.Schema = LINES
+) -> dict[str, pa.Table]:
+    """Add up the sums of parts of the lines."""
     of = {name: [sum_.of(like.empty_table())] for name, sum_ in sums.items()}
-    if lines is not None:
-        parts = lines.done(_worker(dict(sums)), columns, (), "name string, part binary")
-        for part in parts.toArrow().to_pylist():
-            of[part["name"]].append(decoded(part["part"]))
+    for part in parts:
+        for name, table in part.items():
+            of[name].append(table)
     return {name: sum_.together(of[name]) for name, sum_ in sums.items()}
 
 
-def _worker(sums: dict[str, Sum]) -> Work:
+def _parts(lines: KeptLines, sums: Mapping[str, Sum], *, by_day: bool) -> Iterator[tuple[str, str, pa.Table]]:
+    needed = (("kind", *sum_.columns) if sum_.kinds else sum_.columns for sum_ in sums.values())
+    columns = dict.fromkeys((*(("day",) if by_day else ()), *chain(*needed)))
+    found = lines.done(_worker(dict(sums), by_day=by_day), columns, (), "day string, name string, part binary")
+    for part in found.toArrow().to_pylist():
+        yield part["day"], part["name"], decoded(part["part"])
+
+
+def _worker(sums: dict[str, Sum], *, by_day: bool) -> Work:
     def work(tables: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
-        of: dict[str, list[pa.Table]] = {name: [] for name in sums}
+        of: dict[tuple[str, str], list[pa.Table]] = {}
         for lines in tables:
-            for name, sum_ in sums.items():
-                of[name].append(sum_.of(lines))
-        parts = {name: encoded(sum_.together(of[name])) for name, sum_ in sums.items() if of[name]}
-        yield pa.RecordBatch.from_arrays([pa.array(parts.keys()), pa.array(parts.values())], ["name", "part"])
+            for day, own in _days(lines) if by_day else (("", lines),):
+                for name, sum_ in sums.items():
+                    of.setdefault((day, name), []).append(sum_.of(own))
+        parts = [encoded(sums[name].together(own)) for (_, name), own in of.items()]
+        columns = [pa.array([key[at] for key in of], pa.string()) for at in range(2)]
+        yield pa.RecordBatch.from_arrays([*columns, pa.array(parts, pa.binary())], ["day", "name", "part"])
 
     return work
+
+
+def _days(lines: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    days = pc.unique(lines["day"])
+    for day in days:
+        yield day.as_py().isoformat(), lines if len(days) == 1 else lines.filter(pc.equal(lines["day"], day))
 
 
 def encoded(table: pa.Table) -> bytes:

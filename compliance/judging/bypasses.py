@@ -30,14 +30,17 @@ _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.i
 
 def _limited(lines: pa.Table) -> pa.Table:
     own = lines.filter(is_in_force(lines))
-    has_value = any_of(own["limit_messages"], own["limit_bytes"]).cast(pa.int64())
-    return with_columns(own, has_value=has_value)
+    has_value = any_of(own["limit_messages"], own["limit_bytes"])
+    return with_columns(own, since=own["start"], valued_since=pc.if_else(has_value, own["start"], None))
 
 
 LIMITED = Sum(
-    (*LIMITER, "mode", "limit_messages", "limit_bytes"), _limited, Grouping(LIMITER, most=("has_value",)), ("limit",)
+    (*LIMITER, "mode", "limit_messages", "limit_bytes", "start"),
+    _limited,
+    Grouping(LIMITER, least=("since", "valued_since")),
+    ("limit",),
 )
-"""The limiters that do not only observe, and whether they had a value."""
+"""The limiters that do not only observe: since when, and since when they had a value; null: never."""
 _SUSPECT = ("topic", "passed_messages", "seq", "start", "end", "start_us", "end_us", "file", "line", "is_steady")
 _SUSPECTS = (*LIMITER, *_SUSPECT, "what")
 
@@ -63,24 +66,23 @@ class Suspicion:
         """
         lines = streams.filter(pc.greater(streams["passed_messages"], 0))
         steady = pc.fill_null(lines["steady"], False)
-        own = is_exempt(lines)
-        no_system = with_columns(lines, is_steady=steady).filter(pc.invert(own))
+        no_system = with_columns(lines, is_steady=steady).filter(pc.invert(is_exempt(lines)))
         claimed = no_system.filter(no_system["exempt"])
         exempt = with_columns(claimed, exempt=pa.array([False] * len(claimed), pa.bool_()))
         said = LimitsOfLines(no_system, with_lowest=False)
         is_publish = pc.equal(no_system["direction"], "publish")
-        with_value = self.limited.filter(pc.equal(self.limited["has_value"], 1))
         found = [_none_of(no_system)]
         for level in _OF_ALL_PUBLISHED:
             without = pa.array(said.of_each(partial(_is_without, level)) > 0)
             outside = pc.and_(without, is_publish) if level not in _OF_ALL else without
-            for what, of_level, limits in (
-                ("outside", no_system.filter(outside), with_value),
-                ("exempt", exempt, self.limited),
+            own = self.limited.filter(pc.equal(self.limited["level"], level))
+            for what, of_level, since in (
+                ("outside", no_system.filter(outside), "valued_since"),
+                ("exempt", exempt, "since"),
             ):
-                own_limits = limits.filter(pc.equal(limits["level"], level))
-                if len(of_level) and len(own_limits):
-                    found += [_under(named, level, what, own_limits) for _, named in scoped(of_level, {level})]
+                if len(of_level) and len(own):
+                    limits = with_columns(own.select(list(LIMITER)), since=own[since])
+                    found += [_under(named, level, what, limits) for _, named in scoped(of_level, {level})]
         return pa.concat_tables(found)
 
     def confirmed(self, suspects: pa.Table, limits: pa.Table) -> pa.Table:
@@ -130,10 +132,11 @@ def _none_of(streams: pa.Table) -> pa.Table:
 
 
 def _under(named: pa.Table, level: str, what: str, limits: pa.Table) -> pa.Table:
-    """Return the lines of streams that bear the name of one of the limits."""
+    """Return the lines of streams that bear the name of one of the limits, which was there by their end."""
     texts = {name: pa.array([text] * len(named), pa.string()) for name, text in (("level", level), ("what", what))}
     lines = with_columns(named, **texts).select(list(_SUSPECTS))
-    return lines.join(limits.select(list(LIMITER)), keys=list(LIMITER), join_type="left semi")
+    under = lines.join(limits, keys=list(LIMITER), join_type="inner")
+    return under.filter(pc.greater_equal(under["end"], under["since"])).select(list(_SUSPECTS))
 
 
 def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], list[Row]]:

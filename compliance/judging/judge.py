@@ -66,6 +66,9 @@ class Judging:
         fleets: Notes of members of fleets.
         suspicion: What shows streams that a limit does not count.
         excerpt: The part of the log that is judged.
+        has_edges: Whether nothing is known of what is beyond the excerpt.
+        last: The last line of each limiter up to `MARGIN` before the excerpt, as `last_lines` of the day before; None:
+            there is none.
     """
 
     clocks: Clocks
@@ -73,6 +76,8 @@ class Judging:
     fleets: FleetNotes
     suspicion: Suspicion
     excerpt: Excerpt = WHOLE_LOG
+    has_edges: bool = True
+    last: pa.Table | None = None
 
     def of(self, lines: KeptLines, shards: int) -> dict[str, pa.Table]:
         """Judge all limiters, and sum up what only all lines of a limit show.
@@ -82,8 +87,8 @@ class Judging:
             shards: The number of parts in which limits are judged.
 
         Returns:
-            By days since 1970 (`day`): `judged` (`LIMITER`, `facts`: msgpack of `Judged`), `minutes`, `outside`, and by
-            their names the sums of `figures.limits`.
+            By days since 1970 (`day`): `judged` (`LIMITER`, `facts`: msgpack of `Judged`), `minutes`, `outside`, by
+            their names the sums of `figures.limits`, and `last_lines` of limiters up to `MARGIN` before the day's end.
         """
         columns = dict.fromkeys((*LIMIT_COLUMNS, *STREAM_COLUMNS))
         # A balance needs the amounts of whole lines, which may lie on the edge.
@@ -107,7 +112,7 @@ class Judging:
         streams = STREAMS_OF_LIMITS.again(parts["streams"]).sort_by(_BY_TIME)
         suspects = parts["suspects"]
         found: dict[str, list[pa.Table]] = {}
-        last, past_us = limits.slice(0, 0), -inf
+        last, past_us = self._last_of(limits, streams), -inf
         for day in self.excerpt.days([limits["start"], streams["wall_start"], suspects["start"]]):
             begin_us, end_us = day.times_us
             edge_us = begin_us - MARGIN_US
@@ -118,10 +123,19 @@ class Judging:
             own = pa.concat_tables([last.join(going_on, list(LIMITER), join_type="left anti"), near]).sort_by(_BY_TIME)
             of_streams = _between(streams, "wall_start", edge_us, end_us + MARGIN_US)
             tables = self._of_day(day, own, of_streams, _between(suspects, "start", begin_us, end_us))
+            past = _between(limits, "start", edge_us, end_us - MARGIN_US)
+            tables["last_lines"] = last_lines(pa.concat_tables([last, past]), LIMITER)
             number = pa.scalar(begin_us // DAY_US if abs(begin_us) < inf else 0, pa.int32())
             for name, table in tables.items():
                 found.setdefault(name, []).append(with_columns(table, day=pa.repeat(number, len(table))))
         return {name: pa.concat_tables(tables) for name, tables in found.items()}
+
+    def _last_of(self, limits: pa.Table, streams: pa.Table) -> pa.Table:
+        """Return the last lines before the excerpt of these limiters."""
+        if self.last is None:
+            return limits.slice(0, 0)
+        own = Grouping(LIMITER).of(pa.concat_tables([table.select(list(LIMITER)) for table in (limits, streams)]))
+        return self.last.select(limits.column_names).join(own, list(LIMITER), join_type="left semi")
 
     def _of_day(self, day: Excerpt, limits: pa.Table, streams: pa.Table, suspects: pa.Table) -> dict[str, pa.Table]:
         facts, minutes = self._judged(day, limits, streams)
@@ -165,7 +179,8 @@ class Judging:
     def _part(self, day: Excerpt, limits: pa.Table, streams: pa.Table) -> Part:
         """Return which stretches of a day's lines count."""
         begin_us, end_us = day.times_us
-        is_first, is_last = day.begin == self.excerpt.begin, day.end == self.excerpt.end
+        is_first = self.has_edges and day.begin == self.excerpt.begin
+        is_last = self.has_edges and day.end == self.excerpt.end
         begins = pa.chunked_array([limits["start"].cast(pa.int64()), streams["wall_start"]], pa.int64())
         ends = pc.min_max(begins).as_py()
         has_edge = (self.excerpt.begin and is_first) or (self.excerpt.end and is_last)

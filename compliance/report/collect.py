@@ -20,7 +20,7 @@ from compliance.figures import facts as figures
 from compliance.figures import rates, traffic, trends, what_if
 from compliance.figures.limits import LIMIT_KEY, episode_facts, headroom_facts, limiter_facts, observed_facts
 from compliance.figures.shards import figures_by_limit
-from compliance.figures.sums import Grouping, Sum, summed
+from compliance.figures.sums import Grouping, Sum, all_together, summed
 from compliance.figures.wanted import COLUMNS, Wanted, wanted_figures, wanted_lines
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts, quality
@@ -47,6 +47,7 @@ from compliance.judging.quality import RunId, run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
 from compliance.line_reader import MALFORMED
 from compliance.log_lines import KeptLines
+from compliance.report.kept_days import DaySums, KeptDays, judged_by_day, sums_by_day
 from compliance.report.subjects import (
     MOST_STEPS,
     Subject,
@@ -94,6 +95,8 @@ class Logs:
         clocks: As `clocks.clocks_of`.
         excerpt: The part of the log.
         begun: Runs that began before the excerpt.
+        days: Their sums by day, of the whole log; None: of an excerpt.
+        kept: The days that are kept; None: none are.
     """
 
     tables: LogTables
@@ -101,15 +104,24 @@ class Logs:
     clocks: Clocks
     excerpt: Excerpt = WHOLE_LOG
     begun: Collection[RunId] = frozenset()
+    days: DaySums | None = None
+    kept: KeptDays | None = None
 
     @classmethod
-    def of(cls, tables: LogTables, excerpt: Excerpt = WHOLE_LOG) -> "Logs":
-        """Sum up the lines."""
+    def of(cls, tables: LogTables, excerpt: Excerpt = WHOLE_LOG, kept: KeptDays | None = None) -> "Logs":
+        """Sum up the lines.
+
+        Args:
+            tables: What a job has kept.
+            excerpt: The part of the log.
+            kept: The days of the whole log that are kept.
+        """
         after_gaps = {"after_gaps": quality.after_gaps(tables.gaps)}
         wanted = _SUMS | {"ends": quality.ends(excerpt)}
         if excerpt.is_whole:
-            sums = summed(tables.rows, wanted | after_gaps)
-            return cls(tables, sums, clocks_of(sums["clock_spans"]))
+            days = sums_by_day(tables, wanted | after_gaps, kept)
+            sums = all_together(days.sums.values(), wanted | after_gaps)
+            return cls(tables, sums, clocks_of(sums["clock_spans"]), days=days, kept=kept)
         rows = tables.rows.within(excerpt)
         sums = summed(rows, wanted) | summed(tables.rows.within(excerpt.of_all_tenants), after_gaps)
         runs, gaps = tables.runs, quality.gaps_within(tables.gaps, sums["after_gaps"])
@@ -138,6 +150,12 @@ class Logs:
         begin = self.excerpt.begin and self.excerpt.begin - SHARES_BEFORE
         earlier = rows.within(Excerpt(begin=begin, end=self.excerpt.end))
         return with_axis(_of_kind(earlier, "share"), self.clocks)
+
+    def judged(self, judging: Judging) -> dict[str, pa.Table]:
+        """Judge all limiters, as `Judging.of`; days that are kept are only loaded."""
+        if self.days is None:
+            return judging.of(self.tables.rows, self.shards)
+        return judged_by_day(judging, self.tables, self.days, self.kept, self.shards)
 
     @property
     def shards(self) -> int:
@@ -211,7 +229,7 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("judging the limits")
     judging = Judging(logs.clocks, _notes(logs), notes or FleetNotes(), _suspicion(logs), logs.excerpt)
-    judged = judging.of(logs.tables.rows, logs.shards)
+    judged = logs.judged(judging)
     tables |= found.judged(logs, judged, judging.notes, questions.objective)
     tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     on_step("adding up topics and days")

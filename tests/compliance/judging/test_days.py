@@ -1,5 +1,6 @@
 """A log that crosses midnight: judged day by day it shows what it shows as a whole, and balances go on."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from compliance.excerpt import WHOLE_LOG
 from compliance.judging.bypasses import LIMITED, Suspicion
 from compliance.judging.facts import Judged
 from compliance.judging.fleets import FleetNotes
@@ -122,3 +124,20 @@ def test_results_of_days_are_in_one_order_and_add_up() -> None:
     assert sum(pa.table(judged["limiters"])["passed_messages"].to_pylist()) == 20 * 6
     (found,) = results_of(judged["judged"])
     assert found.kept.lines == 12
+
+
+def test_days_judged_apart_are_as_days_judged_together() -> None:
+    log = hour_of_burst(1800 + 600, 2500)
+    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
+    rows = rows_of([log])
+    together = judging.figures(judging.parts(rows))
+    apart, last = [], None
+    for day in WHOLE_LOG.days([rows["start"]]):
+        own = replace(judging, excerpt=day, has_edges=False, last=last)
+        apart.append(own.figures(own.parts(day.with_margin.of(rows))))
+        last = apart[-1]["last_lines"]
+    assert [part["judged"].to_pylist() for part in apart] == [
+        together["judged"].slice(place, 1).to_pylist() for place in range(2)
+    ]
+    for name in together.keys() - {"last_lines"}:
+        assert pa.concat_tables([part[name] for part in apart]) == together[name], name
