@@ -19,7 +19,7 @@ def test_limits_are_judged_alike_in_one_part_and_in_several(spark):
     assert several.pop("minutes") != one.pop("minutes"), "the driver adds up the parts"
     assert several == one
     assert {name: len(rows) for name, rows in one.items() if rows} == dict.fromkeys(
-        ("judged", "limiters", "configured", "episodes", "in_force", "use", "used"), len(names)
+        ("judged", "limiters", "configured", "episodes", "in_force", "use", "used", "last_lines"), len(names)
     )
 
 
