@@ -39,10 +39,12 @@ class FleetTopics:
         fleet = config.fleet
         namespaces = [] if fleet is None else [fleet.namespace]
         self._policies: tuple[str, ...] = ()
+        self._namespaces = frozenset(namespaces)
+        self._administered = self._namespaces
         if config.policy_topic is not None:
             topic = parse_topic(config.policy_topic)
             self._policies = topic.full, topic.in_other_domain.full
-        self._namespaces = frozenset(namespaces)
+            self._administered |= {topic.namespace_name}
         self._in_commands = tuple(name.encode() for name in (*(f"{each}/" for each in namespaces), *self._policies[:1]))
         self.is_any = bool(self._namespaces or self._policies)
 
@@ -77,8 +79,11 @@ class FleetTopics:
         return any(name in command for name in self._in_commands)
 
     def are_at(self, path: str) -> bool:
-        """Return whether a path of the admin REST names such a namespace, however it is encoded."""
-        return any(f"{tenant}/{rest}" in self._namespaces for tenant, rest in pairwise(_parts(path)))
+        """Return whether a path of the admin REST names a namespace with such a topic, however it is encoded.
+
+        Who administers a namespace can delete its topics and have their messages expire.
+        """
+        return any(f"{tenant}/{rest}" in self._administered for tenant, rest in pairwise(_parts(path)))
 
 
 def _parts(path: str) -> Iterable[str]:

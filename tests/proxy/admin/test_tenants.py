@@ -512,10 +512,20 @@ def _headers(kind: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
-async def test_a_tenants_token_reaches_no_namespace_of_a_fleet(tokens: Path, fake: FakeBroker, method: str) -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"fleet": {"name": "front", "namespace": "acme/fleet"}},
+        {"policies": {"topic": "persistent://acme/fleet/front-policies"}},
+        {"fleet": {"name": "front"}, "policies": {"topic": "persistent://acme/fleet/front-policies"}},
+    ],
+    ids=["the fleet's namespace", "a topic of policies alone", "such a topic elsewhere"],
+)
+async def test_a_tenants_token_reaches_no_namespace_of_a_fleet(
+    tokens: Path, fake: FakeBroker, settings: dict[str, Any], method: str
+) -> None:
     """What is done to the topic there changes the limits of all tenants; a token for all tenants may do it."""
-    fleet = {"fleet": {"name": "front", "namespace": "acme/fleet"}}
-    admin = Admin(admin_access={"tokens": str(tokens)}, admin_forward={"url": fake.url}, **fleet)
+    admin = Admin(admin_access={"tokens": str(tokens)}, admin_forward={"url": fake.url}, **settings)
     async with admin.client:
         for path in ("persistent/acme/fleet/front-policies", "namespaces/acme/fleet/permissions/stranger"):
             assert await asked(admin, ACME, method, f"/admin/v2/{path}") == 403
