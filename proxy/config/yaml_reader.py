@@ -83,6 +83,9 @@ _SCALAR, _MAPPING_END, _SEQUENCE_END = yaml.ScalarEvent, yaml.MappingEndEvent, y
 _THOUSANDS = re.compile(r"[0-9]{3}")
 _TWICE = "this key stands here twice; leave one out"
 _MOST_PROBLEMS = 100
+_MOST_REPEATED = 2_000_000
+"""Most values that aliases stand for in all: 100,000 topics with a limit of 20 values each. Forty lines could stand for
+billions, which take hours to check."""
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -163,6 +166,10 @@ class _Reader:
         self._anchored: dict[str, Any] = {}
         self._anchors = 0
         """Anchors around the present place."""
+        self._sizes: dict[str, int] = {}
+        """The number of values that each anchored one holds."""
+        self._counted = self._repeated = 0
+        """Values so far in sections and lists, as aliases make them; those of aliases alone."""
 
     def document(self, following: Any) -> Any:
         """Return the only document of the stream; None if there is none, or if it is empty."""
@@ -193,14 +200,25 @@ class _Reader:
             if event.anchor not in self._anchored:
                 self._note(f"*{event.anchor} stands for nothing above it; put it in quotes if it is text", event)
                 return _LEFT_OUT
-            return self._anchored[event.anchor]
-        is_anchored = event.anchor is not None
+            return self._repeat(event)
+        is_anchored, before = event.anchor is not None, self._counted
         self._anchors += is_anchored
         value = self._scalar(event) if type(event) is _SCALAR else self._container(event)
         self._anchors -= is_anchored
         if is_anchored:
             self._anchored[event.anchor] = value
+            self._sizes[event.anchor] = self._counted - before
         return value
+
+    def _repeat(self, alias: Any) -> Any:
+        """Return the value that an alias stands for."""
+        size = self._sizes[alias.anchor]
+        if self._repeated + size > _MOST_REPEATED:
+            self._note(f"aliases (*) stand for more than {_MOST_REPEATED} values; write some out, or use a plan", alias)
+            return _LEFT_OUT
+        self._repeated += size
+        self._counted += size
+        return self._anchored[alias.anchor]
 
     def _container(self, event: Any) -> Any:
         if event.tag not in _CONTAINER_TAGS:
@@ -217,6 +235,7 @@ class _Reader:
             if value is not _LEFT_OUT:
                 found.append(value)
         self._unfinished.pop()
+        self._counted += len(found)
         return found
 
     def _mapping(self, start: Any) -> dict[str, Any]:
@@ -241,6 +260,7 @@ class _Reader:
                 found[key] = value
             self._path.pop()
         self._unfinished.pop()
+        self._counted += len(found)
         if self.problems:
             found = {key: value for key, value in found.items() if value is not _LEFT_OUT}
         return merged | found if merged else found

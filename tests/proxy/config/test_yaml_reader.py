@@ -152,6 +152,19 @@ def test_a_line_is_that_of_the_key_or_of_the_nearest_around_it(path: tuple[str, 
     assert lines_of(text, [("a", "c", "b", "0")]) == {("a", "c", "b", "0"): 6}
 
 
+@pytest.mark.parametrize("doubled", ["[*{0}, *{0}]", "{{a: *{0}, b: *{0}}}", "{{<<: *{0}, a: *{0}}}"])
+def test_aliases_stand_for_a_bounded_number_of_values(doubled: str) -> None:
+    """Each line doubles the one before it; the values of the last one would take hours to check."""
+    lines = [f"v{number}: &v{number} {doubled.format(f'v{number - 1}')}" for number in range(1, 60)]
+    with pytest.raises(YamlError) as refused:
+        parse_yaml("\n".join(["v0: &v0 {x: 1, y: 2}", *lines]))
+    first = refused.value.problems[0]
+    assert first.text == "aliases (*) stand for more than 2000000 values; write some out, or use a plan"
+    assert 15 < first.line < 25
+    few = parse_yaml("\n".join(["v0: &v0 {x: 1, y: 2}", *lines[:10]]))
+    assert len(few) == 11
+
+
 def test_a_text_that_cannot_be_read_has_no_lines() -> None:
     assert lines_of("a: [", [("a",)]) == {}
 
