@@ -31,7 +31,7 @@ from protocol.frames import (
     MalformedFrame,
     TooManyMessages,
 )
-from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_after, read_command, u32
+from protocol.walk import NUM_MESSAGES, OWNER, UNCOUNTED, message_count, messages_after, read_command, u32
 
 TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
@@ -301,7 +301,8 @@ class Heads:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
         max_size: As the attribute.
         max_messages: Most messages of one entry. A SEND that declares more is an error. A MESSAGE that declares more
-            counts as `max_messages`: its metadata is the publisher's, and no broker checks it.
+            counts as `max_messages`: its metadata is the publisher's, and no broker checks it. So does one whose
+            metadata has too many fields to look for the number.
         on_excess: If set, called with the owner of such a MESSAGE and the number of messages that it declares.
     """
 
@@ -417,7 +418,8 @@ class Heads:
             return length
         self.messages = messages_after(data, self.command_end, end, at + length)
         if self.messages > self.max_messages:
-            self._excess.append((self.owner, self.messages))
+            declared = self.max_messages if self.messages == UNCOUNTED else self.messages
+            self._excess.append((self.owner, declared))
             self.messages = self.max_messages
         return length if self.messages > 0 else self.messages + at
 

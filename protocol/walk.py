@@ -34,6 +34,10 @@ _ENCRYPTION_KEYS: Final = 0x6A  # MessageMetadata.encryption_keys
 _KEY_METADATA: Final = 0x1A  # EncryptionKeys.metadata
 _SCHEMA_DATA: Final = 0x1A  # Schema.schema_data
 _MOST_SEND: Final = 65536  # bytes of a SEND without its entry: it has eight fields, and each further one costs a look
+_MOST_FIELDS: Final = 100_000
+"""Fields of metadata that are looked at, in 0.3 to 2.3 ms: 33,000 properties have as many. 5 MB hold 2.6 million."""
+UNCOUNTED: Final = 1 << 31
+"""The number of messages where the metadata has more fields: above every number that metadata can declare."""
 _ENDLESS: Final = "a number inside a command or its metadata has no end"
 
 
@@ -305,11 +309,15 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
 
     Metadata that cannot be read to its end is no error: the publisher wrote it, and the connection of the consumer must
     not be closed for it. The fields before the error count. Nested messages may run over their length, as at the
-    broker.
+    broker. Of metadata with more than `_MOST_FIELDS` fields the result is UNCOUNTED.
     """
     messages: i64 = 1
+    left: i64 = _MOST_FIELDS
     try:
         while at < end:
+            if left <= 0:
+                return UNCOUNTED
+            left -= 1
             tag: i64 = data[at]
             at += 1
             if tag >= 0x80:
@@ -318,7 +326,7 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
                 messages, at = varint(data, at, end)
                 continue
             if tag == _PROPERTIES or tag == _ENCRYPTION_KEYS:  # noqa: SIM109 - mypyc makes objects of a tuple
-                at = _after_message(data, at, end, tag)
+                at, left = _after_message(data, at, end, tag, left)
                 continue
             # `skip`'s usual cases without its calls, a sixth of the time of a MESSAGE: a value or a length of one byte
             ahead: i64 = data[at] if at < end else 0x80
@@ -333,25 +341,27 @@ def messages_in_metadata(data: bytes, at: i64, end: i64) -> i64:
     return message_count(messages)
 
 
-def _after_message(data: bytes, at: i64, end: i64, tag: i64) -> i64:
-    """Return the position after the message at `at`, whose `tag` has been read.
+def _after_message(data: bytes, at: i64, end: i64, tag: i64, left: i64) -> tuple[i64, i64]:
+    """Return the position after the message at `at`, whose `tag` has been read, and how many of `left` fields are left.
 
-    If the message's last field is longer than the message, that is the position after the field.
+    If the message's last field is longer than the message, that is the position after the field. If none are left, it
+    is a position inside the message, or after it.
     """
     size, at = varint(data, at, end)
     if size < 0 or size > end - at:
         raise MalformedFrame("a message is longer than the metadata that holds it")
     stop: i64 = at + size
-    while at < stop:
+    while at < stop and left > 0:
+        left -= 1
         inner: i64 = data[at]
         at += 1
         if inner >= 0x80:
             inner, at = _long_tag(data, at - 1, end)
         if inner == _KEY_METADATA and tag == _ENCRYPTION_KEYS:
-            at = _after_message(data, at, end, inner)
+            at, left = _after_message(data, at, end, inner, left)
         else:
             at = skip(data, at, end, inner)
-    return at
+    return at, left
 
 
 def message_count(number: i64) -> i64:

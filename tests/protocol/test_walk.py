@@ -6,6 +6,7 @@ walk reads. The walk must refuse every command that `narrow` refuses, and beyond
 that protobuf and the broker's decoder (LightProto) read in two ways.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +17,16 @@ from hypothesis import strategies as st
 
 from protocol.frames import MalformedFrame
 from protocol.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend, MessageMetadata
-from protocol.walk import message_count, messages_in_metadata, read_command, schema_data_in, skip, u32, varint
+from protocol.walk import (
+    UNCOUNTED,
+    message_count,
+    messages_in_metadata,
+    read_command,
+    schema_data_in,
+    skip,
+    u32,
+    varint,
+)
 from tests.examples import examples
 from tests.protocol import fields as wire
 from tests.protocol import ill_commands as ill
@@ -162,6 +172,30 @@ def test_a_field_beyond_its_message_in_metadata_is_skipped_whole(within: bytes) 
     assert messages_in_metadata(metadata, 0, len(metadata)) == 20_000
     sound = within[:-1] + b"\x00" + hidden
     assert messages_in_metadata(sound, 0, len(sound)) == 1
+
+
+def _within(tag: int, fields: bytes) -> bytes:
+    length = len(fields)
+    return bytes([tag, length & 0x7F | 0x80, length >> 7 & 0x7F | 0x80, length >> 14]) + fields
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        lambda count: b"\x10\x00" * count,
+        lambda count: b"\x22\x02\x0a\x00" * (count // 2),
+        lambda count: _within(0x22, b"\x0a\x00" * count),
+        lambda count: _within(0x6A, b"\x1a\x00" * count),
+        lambda count: _within(0x6A, _within(0x1A, b"\x0a\x00" * count)),
+    ],
+    ids=["of its own", "of many properties", "of one property", "of one key", "of one key's metadata"],
+)
+def test_of_metadata_few_fields_are_looked_at(fields: Callable[[int], bytes]) -> None:
+    """A publisher may write 2.6 million, and a turn of the loop has 10 ms."""
+    batch_of_seven = b"\x58\x07"
+    few, many = fields(98_000) + batch_of_seven, fields(102_000) + batch_of_seven
+    assert messages_in_metadata(few, 0, len(few)) == 7
+    assert messages_in_metadata(many, 0, len(many)) == UNCOUNTED
 
 
 def test_unreadable_metadata_counts_what_was_read_before() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.commands import encode
+from protocol.frames import HEAD, SIZE
 from protocol.pulsar_pb2 import (
     CommandAck,
     CommandAckResponse,
@@ -182,6 +183,27 @@ def test_a_batch_that_says_more_than_is_believed_costs_the_limit_the_most_that_i
 
     broker >> [message(0, messages=messages_said), message(1)]
     client << message(0, messages=messages_said)
+
+    world.advance(9.8)
+    client << NOTHING
+    world.advance(0.3)
+    client << message(1)
+    assert world.counters.batches_not_believed == 1
+
+
+def test_a_message_with_too_many_fields_costs_the_limit_the_most_that_is(make_world: Make) -> None:
+    """Its number of messages may stand behind millions of fields, and nobody is to wait while they are read."""
+    limits = {"proxy": {"dispatch": {"messages": 10, "burst_messages": 1}}}
+    world = make_world(limits=limits, publish={"max_batch_messages": 100})
+    client, broker = consumer(world, permits=10)
+    sound, padded = message(0, size=0), b"\x10\x00" * 101_000
+    at = HEAD + SIZE.unpack_from(sound, 4)[0]
+    metadata = padded + sound[at + SIZE.size :]
+    frame = sound[4:at] + SIZE.pack(len(metadata)) + metadata
+    many = SIZE.pack(len(frame)) + frame
+
+    broker >> [many, message(1)]
+    client << many
 
     world.advance(9.8)
     client << NOTHING
