@@ -139,7 +139,7 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
 @pytest.fixture
 def shared() -> TransportContext:
     counters = Counters()
-    return TransportContext(counters, Slices(counters))
+    return TransportContext(counters, Slices(counters, ManualClock()))
 
 
 @pytest.fixture
