@@ -20,7 +20,7 @@ the end of the turn takes about as much again, and so does the slice of sessions
 """
 CALM_S: Final = 1.0
 """Seconds without an overrun after which an address is read by the loop itself again."""
-LONG_READS_NS: Final = 2_000_000
+LONG_READS_NS: Final = 5_000_000
 """Nanoseconds that long reads of all connections take in a turn; from then on all reads of the turn are short."""
 SHORT_READ: Final = 32 * 1024
 """Bytes of the longest short read."""
