@@ -20,8 +20,10 @@ the end of the turn takes about as much again, and so does the slice of sessions
 """
 CALM_S: Final = 1.0
 """Seconds without an overrun after which an address is read by the loop itself again."""
-LONG_READS_NS: Final = 5_000_000
-"""Nanoseconds that long reads of all connections take in a turn; from then on all reads of the turn are short."""
+SLOW_READ_NS: Final = 200_000
+"""Nanoseconds from which on a read is slow, and counts. A quick one costs less than to remember it."""
+SLOW_READS_NS: Final = 5_000_000
+"""Nanoseconds that slow reads of all connections take in a turn; from then on all reads of the turn are short."""
 SHORT_READ: Final = 32 * 1024
 """Bytes of the longest short read."""
 _FIRST_BATCH: Final = 8
@@ -329,7 +331,7 @@ class ResumeQueue:
     Within an address the connections that were stopped again go first: so the last connection of an address is not
     always the one for which no room is left.
 
-    Long reads of many connections in one turn would make that turn long, too. So their time is measured: once it is
+    Slow reads of many connections in one turn would make that turn long, too. So their time is measured: once it is
     used up, each connection that the loop still reads in that turn is read by a few bytes, and joins the queue.
 
     Args:
@@ -343,8 +345,8 @@ class ResumeQueue:
     def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.clock = clock
         self.is_turn_full = False
-        self._long_ns = 0
-        """Nanoseconds that long reads have taken in this turn of the loop."""
+        self._slow_ns = 0
+        """Nanoseconds that slow reads have taken in this turn of the loop."""
         self._row: ByTurns[ResumedReader] = ByTurns()
         self._in_row: set[ResumedReader] = set()
         self._waiting: set[ResumedReader] = set()
@@ -353,15 +355,18 @@ class ResumeQueue:
         """Connections that were stopped again."""
         self._is_busy = False
 
-    def was_long(self, began: int) -> None:
-        """Count a read that began then, and was longer than a short one."""
-        if not self._long_ns:
+    def has_read(self, began: int) -> None:
+        """Count a read of more bytes than a short one, which began then."""
+        lasted = self.clock() - began
+        if lasted < SLOW_READ_NS:
+            return
+        if not self._slow_ns:
             asyncio.get_running_loop().call_soon(self._end_turn)
-        self._long_ns += max(1, self.clock() - began)
-        self.is_turn_full = self._long_ns >= LONG_READS_NS
+        self._slow_ns += lasted
+        self.is_turn_full = self._slow_ns >= SLOW_READS_NS
 
     def _end_turn(self) -> None:
-        self._long_ns, self.is_turn_full = 0, False
+        self._slow_ns, self.is_turn_full = 0, False
 
     def goes_first(self, reader: ResumedReader) -> bool:
         """Return whether the connection may read on now, as none is before it; else it joins the queue."""

@@ -731,7 +731,7 @@ class PeerTransport(Throttled):
         self.bytes_read += nbytes
         self.take(self._buffer.data, nbytes)
         if is_long:
-            line.was_long(began_long)
+            line.has_read(began_long)
         receiver = self.receiver
         if receiver is None:
             self._full_reads = 0

@@ -434,7 +434,7 @@ class TlsTransport:
         else:
             self.feed(self._buffers.records, size)
         if size >= SHORT_READ:
-            line.was_long(began_long)
+            line.has_read(began_long)
         if size < most:
             peer.was_read()
         else:

@@ -88,7 +88,7 @@ def read_as_uvloop(wired: Wired, size: int) -> None:
         size -= most
 
 
-def test_long_reads_of_many_connections_share_a_turn(wired: Wired) -> None:
+def test_slow_reads_of_many_connections_share_a_turn(wired: Wired) -> None:
     """Of thirty with 250 KiB each two are read; of each further one 32 KiB in this turn of the loop."""
     all_wired = [wired, *(Wired(beside=wired) for _ in range(29))]
     slow = [Slow(wired.clock) for _ in all_wired]
