@@ -198,7 +198,12 @@ class ChildProcess:
             await process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process that runs."""
+        """Send a signal to the process that runs.
+
+        One that does not serve yet has nothing to drain. SIGTERM ends it without a word, also while it imports modules.
+        """
+        if number == signal.SIGINT and self.serving is None:
+            number = signal.SIGTERM
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)

@@ -205,6 +205,10 @@ class StartCheck:
         forward = config.admin_forward.url
         named = [("broker", each) for each in config.broker] + ([("admin_forward.url", forward)] if forward else [])
         for key, endpoint in named:
+            if key == "admin_forward.url" and _is_own_admin(config, endpoint):
+                self.problems.append(
+                    f"{key}: {endpoint}: this is the proxy's own admin address; name the web service of a broker"
+                )
             try:
                 socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
             except (OSError, UnicodeError) as error:
@@ -212,6 +216,15 @@ class StartCheck:
                     f"{key}: {endpoint}: its name cannot be resolved: {getattr(error, 'strerror', None) or error}; "
                     "clients get an error until it can be"
                 )
+
+
+def _is_own_admin(config: Config, endpoint: Endpoint) -> bool:
+    own = {(each.host, each.port) for key, _, each in addresses_of(config) if key == "admin"}
+    of_machine = {(host, port) for _, port in own for host in _OF_THIS_MACHINE}
+    return (endpoint.host, endpoint.port) in own | of_machine
+
+
+_OF_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 def addresses_of(config: Config) -> list[tuple[str, int, Endpoint]]:

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def three_days():
 
 def files_of(log):
     """Its lines, by the file in which each is: one a day, and a part of the second day that comes late."""
-    files = {}
+    files: dict[str, list[Any]] = {}
     for line in log.lines:
         name = f"{line.start.date()}-late" if 80 <= line.seq < 90 else f"{line.start.date()}"
         files.setdefault(name, []).append(line)

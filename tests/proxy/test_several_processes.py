@@ -254,6 +254,15 @@ def test_second_signal_to_the_parent_ends_processes_at_once(start: Start) -> Non
     assert [line["outcome"] for line in processes.lines("drained")] == ["ended", "ended"]
 
 
+def test_signal_while_processes_start_leaves_no_traceback(start: Start) -> None:
+    parent = start().parent
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    wait_for(lambda: len(children.read_text().split()) == 2, told=parent.last_lines)
+    os.kill(parent.pid, signal.SIGINT)
+    wait_for(lambda: parent.exit_code is not None, told=parent.last_lines)
+    assert "Traceback" not in parent.log_path.read_text()
+
+
 def test_processes_are_replaced_in_turn_by_one_signal(both: Processes) -> None:
     """The next ones have a configuration that needs a restart; one that cannot start replaces no process."""
     file = both.sluice.access_log.parent / "sluice.yaml"

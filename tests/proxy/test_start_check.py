@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from loadgen.real.process import free_ports
 from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import NO_LIMITS, Config, load_config
 from proxy.policies.store import Store
@@ -168,6 +169,14 @@ def test_a_broker_without_an_address_is_a_warning() -> None:
     assert found.problems == []
     warnings = [each for each in found.warnings if "its name cannot be resolved" in each]
     assert [each.split(":")[0] for each in warnings] == ["broker", "admin_forward.url"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_requests_to_this_proxy_itself_are_refused(host: str) -> None:
+    (free_port,) = free_ports(0)
+    found = check(admin=f"127.0.0.1:{free_port}", admin_forward={"url": f"http://{host}:{free_port}"})
+    (problem,) = found.problems
+    assert problem.startswith(f"admin_forward.url: http://{host}:{free_port}: this is the proxy's own admin address")
 
 
 def test_too_few_descriptors_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

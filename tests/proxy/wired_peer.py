@@ -60,11 +60,12 @@ class Wired:
         *,
         beside: "Wired | None" = None,
     ) -> None:
-        self.clock = beside.clock if beside else ManualClock()
-        self.loop = beside.loop if beside else ManualLoop(self.clock)
+        self.clock: ManualClock = beside.clock if beside else ManualClock()
+        self.loop: ManualLoop = beside.loop if beside else ManualLoop(self.clock)
         self.owner = Owner()
         counters = Counters()
-        self.shared = beside.shared if beside else TransportContext(counters, Slices(counters, self.clock))
+        own = TransportContext(counters, Slices(counters, self.clock))
+        self.shared: TransportContext = beside.shared if beside else own
         self.line = self.shared.line
         self.peer = PeerTransport("broker", self.owner, self.shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))

@@ -18,7 +18,7 @@ from compliance.judging.fleets import FleetNotes
 from compliance.judging.judge import Judging, results_of
 from tests.compliance.arrow import lines_of as rows_of
 from tests.compliance.arrow import summed_of
-from tests.compliance.judging.pure import deficit_s, doubts, excess, notes_of, verdicts
+from tests.compliance.judging.pure import Key, deficit_s, doubts, excess, notes_of, verdicts
 from tests.compliance.judging.test_steady import STEADY_S, STEPS, lines_of
 from tests.compliance.planted import PlantedLog
 from tests.proxy.observe.test_lines_at_changes import PLACES
@@ -27,7 +27,7 @@ MIDNIGHT = datetime(2026, 11, 22, tzinfo=UTC)
 _TIMES = ("start", "end", "held_since", "complete_until")
 
 
-def by_day(log: Any) -> dict[tuple[str, ...], Judged]:
+def by_day(log: Any) -> dict[Key, Judged]:
     """The results of a log of one run, all its days together."""
     run = log.lines[0].proxy_id, log.lines[0].boot_id
     judging = Judging({}, {run: notes_of(log.lines)}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
