@@ -208,6 +208,8 @@ def run(
             else:
                 kept = read_tables(spark, place)
             days = KeptDays(work / DAYS if work else place_of_days(out, place))
+            if fresh:
+                days.forget_others(())
             report = make_report(gather(spark, kept, on_step, questions, days))
         on_step("writing the report")
         files_list = listed(files, work) if work else b""
