@@ -31,7 +31,7 @@ from protocol.frames import (
     MalformedFrame,
     TooManyMessages,
 )
-from protocol.walk import NUM_MESSAGES, OWNER, UNCOUNTED, message_count, messages_after, read_command, u32
+from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_after, read_command, u32
 
 TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
@@ -418,8 +418,7 @@ class Heads:
             return length
         self.messages = messages_after(data, self.command_end, end, at + length)
         if self.messages > self.max_messages:
-            declared = self.max_messages if self.messages == UNCOUNTED else self.messages
-            self._excess.append((self.owner, declared))
+            self._excess.append((self.owner, self.messages))
             self.messages = self.max_messages
         return length if self.messages > 0 else self.messages + at
 

@@ -20,12 +20,6 @@ the end of the turn takes about as much again, and so does the slice of sessions
 """
 CALM_S: Final = 1.0
 """Seconds without an overrun after which an address is read by the loop itself again."""
-SLOW_READ_NS: Final = 200_000
-"""Nanoseconds from which on a read is slow, and counts. A quick one costs less than to remember it."""
-SLOW_READS_NS: Final = 5_000_000
-"""Nanoseconds that slow reads of all connections take in a turn; from then on all reads of the turn are short."""
-SHORT_READ: Final = 32 * 1024
-"""Bytes of the longest short read."""
 _FIRST_BATCH: Final = 8
 _LARGEST_BATCH: Final = 512
 _READABLE_ONCE: Final = getattr(select, "EPOLLIN", 0) | getattr(select, "EPOLLONESHOT", 0)
@@ -330,23 +324,9 @@ class ResumeQueue:
     Client addresses have turns: 400 busy clients of one address delay a client of another address by one turn only.
     Within an address the connections that were stopped again go first: so the last connection of an address is not
     always the one for which no room is left.
-
-    Slow reads of many connections in one turn would make that turn long, too. So their time is measured: once it is
-    used up, each connection that the loop still reads in that turn is read by a few bytes, and joins the queue.
-
-    Args:
-        clock: Monotonic nanoseconds.
-
-    Attributes:
-        clock: As the argument.
-        is_turn_full: Whether reads are short until the next turn of the loop.
     """
 
-    def __init__(self, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        self.clock = clock
-        self.is_turn_full = False
-        self._slow_ns = 0
-        """Nanoseconds that slow reads have taken in this turn of the loop."""
+    def __init__(self) -> None:
         self._row: ByTurns[ResumedReader] = ByTurns()
         self._in_row: set[ResumedReader] = set()
         self._waiting: set[ResumedReader] = set()
@@ -354,19 +334,6 @@ class ResumeQueue:
         self._stopped: set[ResumedReader] = set()
         """Connections that were stopped again."""
         self._is_busy = False
-
-    def has_read(self, began: int) -> None:
-        """Count a read of more bytes than a short one, which began then."""
-        lasted = self.clock() - began
-        if lasted < SLOW_READ_NS:
-            return
-        if not self._slow_ns:
-            asyncio.get_running_loop().call_soon(self._end_turn)
-        self._slow_ns += lasted
-        self.is_turn_full = self._slow_ns >= SLOW_READS_NS
-
-    def _end_turn(self) -> None:
-        self._slow_ns, self.is_turn_full = 0, False
 
     def goes_first(self, reader: ResumedReader) -> bool:
         """Return whether the connection may read on now, as none is before it; else it joins the queue."""

@@ -127,7 +127,6 @@ class Slices:
         on_standstill: As for `Lateness`.
 
     Attributes:
-        clock: Monotonic nanoseconds.
         longest_ns: The longest time that each kind of work took in one turn; `_RecentPeaks` begins it again.
         lateness: Counts late timers, and names the kind of work to which each is due.
         heartbeat: Notes how late the loop is.
@@ -143,7 +142,7 @@ class Slices:
         self.lateness = Lateness(counters, self._held_by, on_standstill)
         self.heartbeat = Heartbeat(self.lateness.beat_fired, clock)
         self._counters = counters
-        self.clock = clock
+        self._clock = clock
         self._queues: dict[Work, deque[_Piece]] = {}
         """Pieces of work that are not over, by kind; the kind that is next comes first."""
         self._left = _BUDGET
@@ -246,7 +245,7 @@ class Slices:
 
     def begin(self, work: Work | None) -> Work | None:
         """Measure another kind of work from now on, None for none that is named; return the kind before."""
-        now = self.clock()
+        now = self._clock()
         before = self._now
         if before is not None:
             self._charge(before, now - self._since)

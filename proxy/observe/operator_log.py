@@ -219,12 +219,13 @@ class OversizedBatchLog:
         self._lines = ThrottledLog(clock)
 
     def met(self, messages: int, client: str) -> None:
-        """Count a batch that was delivered to `client` and declares `messages` messages; it counts as fewer."""
+        """Count a batch that was delivered to `client` and may declare `messages` messages, of which fewer count."""
         self._counters.batches_not_believed += 1
         batches = self._lines.due("batch")
         if batches:
             structlog.get_logger().warning(
-                "a delivered batch declares more messages than publish.max_batch_messages; it counts as that many",
+                "a delivered batch declares more messages than publish.max_batch_messages, "
+                "or has too many fields; it counts as that many",
                 messages=messages,
                 client=client,
                 batches=batches,

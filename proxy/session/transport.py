@@ -25,7 +25,7 @@ from mypy_extensions import i64, mypyc_attr
 from protocol.endpoint import host_port
 from protocol.frames import ProtocolError
 from proxy.counters import Counters
-from proxy.read_scheduler import SHORT_READ, AddressGroup, ReadScheduler, ResumeQueue
+from proxy.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
 from proxy.runtime import Heap
 from proxy.session.keep_alive import Vitals, set_options, vitals_of
 from proxy.slices import Slices, Work
@@ -56,16 +56,14 @@ class ReadBuffer:
     Attributes:
         data: The buffer; the bytes read are at its beginning.
         views: Writable views of the same memory: the first has LEAST_READ bytes, each next one twice as many.
-        short: Another one, of SHORT_READ bytes.
     """
 
-    __slots__ = ("data", "short", "views")
+    __slots__ = ("data", "views")
 
     def __init__(self) -> None:
         self.data: bytes = _new(None, MOST_READ + 1)
         whole: memoryview = _view_of(_address_of(self.data), MOST_READ, _WRITABLE)
         self.views = tuple(whole[: LEAST_READ << step] for step in range(STEPS + 1))
-        self.short = whole[:SHORT_READ]
 
 
 _new = ctypes.pythonapi.PyBytes_FromStringAndSize
@@ -538,7 +536,7 @@ class TransportContext:
             partial(slices.measure, Work.MEMORY),
             is_freeing=lambda: slices.waiting(Work.ENDINGS) > 0 or slices.waiting(Work.LINES) > 0,
         )
-        self.line = ResumeQueue(slices.clock)
+        self.line = ResumeQueue()
         self.reads = ReadScheduler(counters)
         self.buffer = ReadBuffer()
         self.coalescer = WriteCoalescer()
@@ -555,7 +553,6 @@ class TransportContext:
                 records.data,
                 records.views[-1][:MOST_RECORDS],
                 self._slices,
-                self.line,
             )
         return self._tls
 
@@ -717,7 +714,7 @@ class PeerTransport(Throttled):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Called by the loop: return the memory to read into."""
-        return self._buffer.short if self._line.is_turn_full else self._buffer.views[self._step]
+        return self._buffer.views[self._step]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop when it has read `nbytes` bytes."""
@@ -725,19 +722,11 @@ class PeerTransport(Throttled):
         group = self.group
         is_measured = group is not None and group.is_crowded
         began = group.begin(self) if group is not None and is_measured else 0
-        line = self._line
-        is_long, yields = nbytes >= SHORT_READ, line.is_turn_full
-        began_long = line.clock() if is_long else 0
         self.bytes_read += nbytes
         self.take(self._buffer.data, nbytes)
-        if is_long:
-            line.has_read(began_long)
         receiver = self.receiver
         if receiver is None:
             self._full_reads = 0
-        elif is_long and yields:
-            self._full_reads = self._step = 0
-            self.yield_turn()
         elif nbytes < LEAST_READ << self._step:
             self._full_reads = 0
             if not receiver.passes:
@@ -773,7 +762,7 @@ class PeerTransport(Throttled):
     def was_read_full(self) -> None:
         """Called by TLS for a read of as many bytes as could be read at once; those reads do not grow."""
         self._full_reads += 1
-        if self._line.is_turn_full or self._full_reads == FULL_READS:
+        if self._full_reads == FULL_READS:
             self._full_reads = 0
             self.yield_turn()
 

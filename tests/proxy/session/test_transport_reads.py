@@ -2,9 +2,7 @@
 
 import pytest
 
-from proxy.read_scheduler import SHORT_READ
-from proxy.session.transport import FULL_READS, LEAST_READ, MOST_READ, STEPS, PauseReason, Receiver
-from tests.manual_clock import ManualClock
+from proxy.session.transport import FULL_READS, LEAST_READ, MOST_READ, STEPS, PauseReason
 from tests.proxy.relay_rig import RelayRig
 from tests.proxy.wire import send
 from tests.proxy.wired_peer import Wired
@@ -64,57 +62,3 @@ def test_one_that_sends_faster_than_all_is_not_read_alone(wired: Wired, rate: in
     offers.read()
     assert wired.owner.told[-3:] == [(PauseReason.TURN, True), (PauseReason.TURN, False), ("read on",)]
     assert wired.transport.is_reading()
-
-
-class Slow(Receiver):
-    """Takes 100 µs for each 8 KiB, and passes all on: frames of a few bytes each."""
-
-    def __init__(self, clock: ManualClock) -> None:
-        super().__init__()
-        self.passes = True
-        self.sizes: list[int] = []
-        self._clock = clock
-
-    def feed(self, _data: bytes, size: int) -> None:
-        self.sizes.append(size)
-        self._clock.now += size // 8192 * 100_000
-
-
-def read_as_uvloop(wired: Wired, size: int) -> None:
-    """Read what is there, until the reading stops."""
-    while size and wired.transport.is_reading():
-        most = min(size, len(wired.peer.get_buffer(-1)))
-        wired.peer.buffer_updated(most)
-        size -= most
-
-
-def test_slow_reads_of_many_connections_share_a_turn(wired: Wired) -> None:
-    """Of thirty with 250 KiB each two are read; of each further one 32 KiB in this turn of the loop."""
-    all_wired = [wired, *(Wired(beside=wired) for _ in range(29))]
-    slow = [Slow(wired.clock) for _ in all_wired]
-    for each, receiver in zip(all_wired, slow, strict=True):
-        each.peer.receiver = receiver
-
-    def turn() -> None:
-        for each in all_wired:
-            read_as_uvloop(each, 250 * 1024)
-
-    wired.loop.run(turn)
-    assert [receiver.sizes for receiver in slow] == [*[[250 * 1024]] * 2, *[[SHORT_READ]] * 28]
-    assert all(each.transport.is_reading() for each in all_wired), "each has had its turn"
-    wired.loop.run(read_as_uvloop, all_wired[-1], 250 * 1024)
-    assert slow[-1].sizes[1:] == [250 * 1024], "the next turn has time of its own"
-    for each in all_wired[1:]:
-        wired.loop.run(each.transport.break_off, None)
-
-
-def test_short_reads_fill_no_turn(wired: Wired) -> None:
-    slow = wired.peer.receiver = Slow(wired.clock)
-
-    def turn() -> None:
-        for _ in range(40):
-            read_as_uvloop(wired, SHORT_READ - 1)
-
-    wired.loop.run(turn)
-    assert slow.sizes == [SHORT_READ - 1] * 40
-    assert (PauseReason.TURN, True) not in wired.owner.told
