@@ -219,12 +219,13 @@ class StartCheck:
 
 
 def _is_own_admin(config: Config, endpoint: Endpoint) -> bool:
-    own = {(each.host, each.port) for key, _, each in addresses_of(config) if key == "admin"}
-    of_machine = {(host, port) for _, port in own for host in _OF_THIS_MACHINE}
-    return (endpoint.host, endpoint.port) in own | of_machine
+    host = endpoint.host.lower().removesuffix(".")
+    own = {each.host for key, _, each in addresses_of(config) if key == "admin" and each.port == endpoint.port}
+    return host in own or (host in _LOOPBACK and not own.isdisjoint(_LOOPBACK | _ANY))
 
 
-_OF_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104 - to be compared with
 
 
 def addresses_of(config: Config) -> list[tuple[str, int, Endpoint]]:

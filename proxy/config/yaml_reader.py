@@ -86,6 +86,8 @@ _MOST_PROBLEMS = 100
 _MOST_REPEATED = 2_000_000
 """Most values that aliases stand for in all: 100,000 topics with a limit of 20 values each. Forty lines could stand for
 billions, which take hours to check."""
+_MOST_DEEP = 100
+"""Sections and lists within each other, where aliases put them there."""
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -170,6 +172,10 @@ class _Reader:
         """The number of values that each anchored one holds."""
         self._counted = self._repeated = 0
         """Values so far in sections and lists, as aliases make them; those of aliases alone."""
+        self._depths: dict[str, int] = {}
+        """How deep the sections and lists of each anchored value are within each other."""
+        self._deepest = 0
+        """The deepest place within the anchored value around the present one, as aliases make it."""
 
     def document(self, following: Any) -> Any:
         """Return the only document of the stream; None if there is none, or if it is empty."""
@@ -201,18 +207,25 @@ class _Reader:
                 self._note(f"*{event.anchor} stands for nothing above it; put it in quotes if it is text", event)
                 return _LEFT_OUT
             return self._repeat(event)
-        is_anchored, before = event.anchor is not None, self._counted
-        self._anchors += is_anchored
+        if event.anchor is None:
+            return self._container(event)
+        before, deepest = self._counted, self._deepest
+        self._anchors, self._deepest = self._anchors + 1, len(self._unfinished)
         value = self._scalar(event) if type(event) is _SCALAR else self._container(event)
-        self._anchors -= is_anchored
-        if is_anchored:
-            self._anchored[event.anchor] = value
-            self._sizes[event.anchor] = self._counted - before
+        self._anchors -= 1
+        self._anchored[event.anchor] = value
+        self._sizes[event.anchor] = self._counted - before
+        self._depths[event.anchor] = self._deepest - len(self._unfinished)
+        self._deepest = max(deepest, self._deepest)
         return value
 
     def _repeat(self, alias: Any) -> Any:
         """Return the value that an alias stands for."""
-        size = self._sizes[alias.anchor]
+        size, deepest = self._sizes[alias.anchor], len(self._unfinished) + self._depths[alias.anchor]
+        if deepest > _MOST_DEEP:
+            self._note("sections are nested too deeply, as aliases (*) stand in what others stand for", alias)
+            return _LEFT_OUT
+        self._deepest = max(self._deepest, deepest)
         if self._repeated + size > _MOST_REPEATED:
             self._note(f"aliases (*) stand for more than {_MOST_REPEATED} values; write some out, or use a plan", alias)
             return _LEFT_OUT
@@ -223,6 +236,7 @@ class _Reader:
     def _container(self, event: Any) -> Any:
         if event.tag not in _CONTAINER_TAGS:
             self._note_tag(event)
+        self._deepest = max(self._deepest, len(self._unfinished) + 1)
         return self._mapping(event) if isinstance(event, yaml.MappingStartEvent) else self._sequence()
 
     def _sequence(self) -> list[Any]:

@@ -171,7 +171,7 @@ def test_a_broker_without_an_address_is_a_warning() -> None:
     assert [each.split(":")[0] for each in warnings] == ["broker", "admin_forward.url"]
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "LocalHost."])
 def test_requests_to_this_proxy_itself_are_refused(host: str) -> None:
     (free_port,) = free_ports(0)
     found = check(admin=f"127.0.0.1:{free_port}", admin_forward={"url": f"http://{host}:{free_port}"})

@@ -333,7 +333,7 @@ class Forwarder:
         caller, wrong = request[CALLER], why_not(request.raw_path)
         outside = None if caller.tenants is None else why_not_at_broker(request, caller.tenants)
         if caller.tenants is not None and self._fleet_topics.are_at(request.raw_path):
-            outside = "this namespace is a fleet's: it takes a token for all tenants"
+            outside = "this namespace is a fleet's, or that of policies.topic: it takes a token for all tenants"
         if outside is not None:
             self._refused.count(RefusalCause.TENANT, outside, caller.address)
             return _refusal(request, 403, outside)

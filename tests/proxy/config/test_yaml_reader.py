@@ -165,6 +165,13 @@ def test_aliases_stand_for_a_bounded_number_of_values(doubled: str) -> None:
     assert len(few) == 11
 
 
+def test_aliases_within_aliases_are_no_deeper_than_can_be_walked() -> None:
+    text = "v0: &v0 [1]\n" + "".join(f"v{number}: &v{number} [*v{number - 1}]\n" for number in range(1, 1500))
+    with pytest.raises(YamlError) as raised:
+        parse_yaml(text)
+    assert raised.value.problems[0].text.startswith("sections are nested too deeply")
+
+
 def test_a_text_that_cannot_be_read_has_no_lines() -> None:
     assert lines_of("a: [", [("a",)]) == {}
 
