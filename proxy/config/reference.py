@@ -338,7 +338,8 @@ Names and values are the text that is written, with or without quotes: YAML turn
   `10mb/s`, `10Mbit/s` and `10m/s` are refused: a small b may mean bits, and no rate of Sluice is in bits. The same
   holds in variables, flags and over REST. Bodies of Pulsar's own paths have numbers of bytes alone.
 - A key has a value: an empty value, `null` and `~` are refused. Leave the key out for its default.
-- A key occurs once. `&name`, `*name` and `<<` work as in YAML; tags as `!!int` are refused.
+- A key occurs once. `&name`, `*name` and `<<` work as in YAML; tags as `!!int` are refused. All aliases
+  of a file (`*name`) stand for 2,000,000 values at most.
 
 The same holds for YAML in variables and in `admin_access.tokens`. An error names file and line, key, value and remedy:
 
