@@ -147,7 +147,7 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
         begin_us = number_of(day) * DAY_US
         edge = [(*run, span.first, list(span.gaps())) for *run, span in runs if span.first < begin_us + MARGIN_US]
         is_past = (
-            reached >= begin_us + DAY_US + _SETTLED_US or begin_us < (now - ABANDONED - BEGIN_OF_1970) // DAY * DAY_US
+            reached >= begin_us + DAY_US + SETTLED_US or begin_us < (now - ABANDONED - BEGIN_OF_1970) // DAY * DAY_US
         )
         found[day] = DayOfLog(
             content=_digest(
@@ -160,7 +160,7 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
     return found
 
 
-_SETTLED_US = 3600 * 1_000_000
+SETTLED_US = 3600 * 1_000_000
 """The time after a day for which its lines are waited for, microseconds."""
 
 

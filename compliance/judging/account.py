@@ -12,7 +12,7 @@ The module takes and returns plain values. Its rules are in docs/compliance.md.
                         much (containment.py)
         6. starvation   a stream waits and gets next to nothing, while others get much
         7. entitlement  `least` and `most` that each bucket holds: while a stream waits it holds less than a token, or
-                        tokens were kept back. The shortfall of each line is summed over ten seconds and the run
+                        tokens were kept back. The shortfall of each line is summed over ten seconds and the day
                         (entitlement.py)
         8. books        the balance at the end of the line, against the balance that the replay computes
     Account.close   the worst window of each bucket, the worst ten seconds, minutes, and contradictions
@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from compliance.excerpt import MARGIN_US
 from compliance.judging.change_watch import ChangeWatch
 from compliance.judging.containment import ContainmentReplay
 from compliance.judging.entitlement import BalanceBounds, OwedSums, WaitedLine, rounding_of
@@ -79,7 +80,7 @@ class LimiterAccount:
         self._before: Line | None = None
         self._until_us: int | None = None
         self._changes = ChangeWatch(notes.values)
-        self._starvation = StarvationWatch()
+        self._starvation = StarvationWatch(has_begin=notes.has_begin)
         self._has_streams = self._differs = self._is_named = False
         self._unclaimed: Line | None = None
         """The first line with an amount, if no stream has a line up to then."""
@@ -579,16 +580,19 @@ def judged(
         part: Which stretches count.
     """
     account = LimiterAccount(limiter, notes)
-    is_before, is_within = False, False
+    is_before = is_within = is_past = False
     for lines, streams in stretches(items):
         first_us, last_us = (0, 0) if part is ALL else _span_us([*lines, *streams])
         if first_us < part.known_us:
             account = LimiterAccount(limiter, replace(notes, has_begin=False))
-        elif first_us < part.begin_us:
+        elif first_us < part.begin_us and not is_within:
             if lines and not is_before:
                 account, is_before = LimiterAccount(limiter, replace(notes, has_begin=False)), True
             account.add(lines, streams)
-        elif first_us < part.end_us and last_us <= part.until_us:
+        elif first_us >= part.end_us:
+            is_past = True
+        elif last_us <= part.until_us and not (is_past and first_us >= part.end_us - MARGIN_US):
+            # Where a wall clock steps back over midnight, what follows is of the new day, as far as that day reads it.
             if not is_within:
                 account.begin_day()
                 is_within = True

@@ -37,6 +37,8 @@ class ContainmentReplay:
     record: float = -inf
     worst: tuple[float, Line | StreamsLine, Line | StreamsLine, int, float] | None = None
     """The window with the largest excess: the excess, its first and last line, the amount passed, and the rate."""
+    largest: int = 0
+    """The largest entry of the line that passed something last."""
     extra: float = 0.0
     """Tokens also earned in the next line, before a change came into force."""
 
@@ -100,7 +102,7 @@ class ContainmentReplay:
         self.extra = 0.0
         if passed <= 0:
             return False
-        excess = -self.room - largest
+        excess, self.largest = -self.room - largest, largest
         tolerance = excess_tolerance(self.rate)
         if self.worst is None or excess > self.worst[0] + ROUNDING:
             self.worst = excess, self.begin, line, self.passed - self.begin_passed, self.rate
@@ -118,10 +120,14 @@ class ContainmentReplay:
         """
         was_over = self.record > -inf
         self.begin, self.worst, self.record = None, None, -inf
-        if self.is_on and balance is not None:
+        if not self.is_on:
+            return
+        if balance is not None:
             balance += ROUNDED_TOKENS
             self.room = balance if was_over else min(self.room, balance)
-            self.unpaid_s, self.made_at = max(0.0, -self.room / self.rate), self.rate
+        if was_over:
+            self.room = max(self.room, -float(self.largest))
+        self.unpaid_s, self.made_at = max(0.0, -self.room / self.rate), self.rate
 
     def facts(self, limiter: Mapping[str, Any]) -> ContainmentFacts | None:
         """Return the worst window; None if nothing passed."""

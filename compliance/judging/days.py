@@ -1,11 +1,12 @@
 """The joining of the results of one limiter's days."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from compliance.judging.facts import ContainmentFacts, DoubtFacts, EntitlementFacts, Judged, LimiterFacts, together
 from compliance.judging.lines import ROUNDING
+from compliance.schema import LIMITER
 
 
 def of_days(days: Sequence[Judged]) -> Judged:
@@ -14,21 +15,16 @@ def of_days(days: Sequence[Judged]) -> Judged:
     if len(days) == 1:
         return first
     windows: dict[tuple[str, bool, str], ContainmentFacts] = {}
-    doubts: dict[str, DoubtFacts] = {}
     for day in days:
         for window in day.windows:
             key = window.unit, window.is_peak, window.basis
             if key not in windows or window.excess > windows[key].excess + ROUNDING:
                 windows[key] = window
-        for doubt in day.doubts:
-            known = doubts.setdefault(doubt.what, doubt)
-            if known is not doubt:
-                doubts[doubt.what] = replace(known, times=known.times + doubt.times)
     alone = [day.alone for day in days if day.alone is not None]
     return Judged(
         windows=list(windows.values()),
         entitlement=_owed_of_days([day.entitlement for day in days if day.entitlement is not None]),
-        doubts=list(doubts.values()),
+        doubts=doubts_of_days(doubt for day in days for doubt in day.doubts),
         kept=replace(
             first.kept,
             lines=sum(day.kept.lines for day in days),
@@ -41,6 +37,17 @@ def of_days(days: Sequence[Judged]) -> Judged:
         last=max((day.last for day in days if day.last is not None), default=None),
         alone=None if any(day.last for day in days) or not alone else _alone_of_days(alone),
     )
+
+
+def doubts_of_days(doubts: Iterable[DoubtFacts]) -> list[DoubtFacts]:
+    """Return the first doubt of each limiter and kind, with how many there are."""
+    found: dict[tuple[str, ...], DoubtFacts] = {}
+    for doubt in sorted(doubts, key=lambda one: one.start):
+        key = *(getattr(doubt, name) for name in LIMITER), doubt.what
+        known = found.setdefault(key, doubt)
+        if known is not doubt:
+            found[key] = replace(known, times=known.times + doubt.times)
+    return list(found.values())
 
 
 def _owed_of_days(days: Sequence[EntitlementFacts]) -> EntitlementFacts | None:

@@ -298,7 +298,7 @@ class WaitedLine(Struct, array_like=True, gc=False):
 
 
 class OwedSums:
-    """Sums of amounts owed and lacking, over ten seconds and over the whole run."""
+    """Sums of amounts owed and lacking, over ten seconds and over the whole day."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[WaitedLine, Sums]] = deque()

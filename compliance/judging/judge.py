@@ -120,8 +120,9 @@ class Judging:
             past_us = edge_us
             near = _between(limits, "start", edge_us, end_us + MARGIN_US)
             going_on = _between(near, "start", edge_us, begin_us).select(list(LIMITER))
-            own = pa.concat_tables([last.join(going_on, list(LIMITER), join_type="left anti"), near]).sort_by(_BY_TIME)
             of_streams = _between(streams, "wall_start", edge_us, end_us + MARGIN_US)
+            idle = _of_limiters(last, near, of_streams).join(going_on, list(LIMITER), join_type="left anti")
+            own = pa.concat_tables([idle, near]).sort_by(_BY_TIME)
             tables = self._of_day(day, own, of_streams, _between(suspects, "start", begin_us, end_us))
             past = _between(limits, "start", edge_us, end_us - MARGIN_US)
             tables["last_lines"] = last_lines(pa.concat_tables([last, past]), LIMITER)
@@ -134,8 +135,7 @@ class Judging:
         """Return the last lines before the excerpt of these limiters."""
         if self.last is None:
             return limits.slice(0, 0)
-        own = Grouping(LIMITER).of(pa.concat_tables([table.select(list(LIMITER)) for table in (limits, streams)]))
-        return self.last.select(limits.column_names).join(own, list(LIMITER), join_type="left semi")
+        return _of_limiters(self.last.select(limits.column_names), limits, streams)
 
     def _of_day(self, day: Excerpt, limits: pa.Table, streams: pa.Table, suspects: pa.Table) -> dict[str, pa.Table]:
         facts, minutes = self._judged(day, limits, streams)
@@ -172,7 +172,7 @@ class Judging:
                 {"tenant": tenant, "minute": at} | msgspec.structs.asdict(of) for at, of in result.minutes.items()
             ]
             result.minutes = {}
-            if result.alone is not None or result.kept.lines or score(result) is not None:
+            if own_lines[own] or result.alone is not None or score(result) is not None:
                 rows.append(limiter | {"facts": msgspec.msgpack.encode(result)})
         return pa.Table.from_pylist(rows, _JUDGED), pa.Table.from_pylist(minutes, _MINUTES)
 
@@ -198,8 +198,11 @@ def results_of(facts: pa.Table) -> list[Judged]:
         facts: `judged`, as `Judging.of` returns it.
     """
     in_order = facts.sort_by([(name, "ascending") for name in (*LIMITER, "day")])
-    days = [msgspec.msgpack.decode(result, type=Judged) for result in in_order["facts"].to_pylist()]
-    return [of_days(days[place]) for place in _by_limiter(in_order).values()]
+    facts = in_order["facts"]
+    return [
+        of_days([msgspec.msgpack.decode(result, type=Judged) for result in facts[place].to_pylist()])
+        for place in _by_limiter(in_order).values()
+    ]
 
 
 def worst_limits(results: Iterable[Judged], limiters: pa.Table, most: int) -> pa.Table | None:
@@ -243,6 +246,12 @@ _JUDGED = pa.schema([*((name, pa.string()) for name in LIMITER), ("facts", pa.bi
 _MINUTES = pa.schema(
     [("tenant", pa.string()), ("minute", pa.int64()), *((name, pa.float64()) for name in MINUTES.sums)]
 )
+
+
+def _of_limiters(rows: pa.Table, *named: pa.Table) -> pa.Table:
+    """Return the rows of limiters that other tables name."""
+    keys = Grouping(LIMITER).of(pa.concat_tables([table.select(list(LIMITER)) for table in named]))
+    return rows.join(keys, list(LIMITER), join_type="left semi")
 
 
 def _between(rows: pa.Table, name: str, begin_us: float, end_us: float) -> pa.Table:

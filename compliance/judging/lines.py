@@ -25,7 +25,7 @@ OWED_WINDOW_S = 10.0
 SHORT_S = 0.1
 """Seconds' worth of a limit that may be lacking in ten seconds of the log."""
 SHORT_SHARE = 0.01
-"""Share of the time waited that may also be lacking in a whole run."""
+"""Share of the time waited that may also be lacking in a whole day of a run."""
 UNEXPLAINED_S = 0.005
 """Seconds that may be lacking beyond what the proxy itself calls late timers: rounding."""
 UNSEEN_S = 0.5

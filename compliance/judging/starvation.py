@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from operator import itemgetter
 
 from compliance.judging.lines import OWED_WINDOW_S, Line, StreamsLine
@@ -63,12 +64,15 @@ class _Starving:
 class StarvationWatch:
     """Looks for a starved stream as a limiter's lines go by.
 
+    Args:
+        has_begin: Whether all that came under the limiter is there.
+
     Attributes:
-        largest_offered: The largest entry that came, in messages and in bytes.
+        largest_offered: The largest entry that came, in messages and in bytes; infinite if it may have come earlier.
     """
 
-    def __init__(self) -> None:
-        self.largest_offered = (0, 0)
+    def __init__(self, *, has_begin: bool) -> None:
+        self.largest_offered: tuple[float, float] = (0, 0) if has_begin else (inf, inf)
         self._now: _Starving | None = None
 
     def came(self, streams: StreamsLine) -> None:
@@ -98,6 +102,6 @@ class StarvationWatch:
         return str(self._now) if self._now.is_starved else None
 
 
-def _seconds_of(line: Line, amount: Sequence[int]) -> float:
+def _seconds_of(line: Line, amount: Sequence[float]) -> float:
     """Return the seconds that a line's limit takes for an amount of messages and bytes."""
     return max((size / rate for size, rate in zip(amount, line.rates, strict=False) if rate), default=0.0)

@@ -324,7 +324,7 @@ def _over(seen: SeenLimiter, worst: ContainmentFacts | None) -> Spells | None:
 def entitlement_share(seen: SeenLimiter, least: EntitlementFacts | None) -> float:
     """Return the share of the time waited whose last ten seconds had no shortfall.
 
-    A shortfall that shows only over the whole run counts by how much passed.
+    A shortfall that shows only over a whole day counts by how much passed.
     """
     waited_s = sum(row.waited_s for row in seen.kept)
     short = together(row.short for row in seen.kept)

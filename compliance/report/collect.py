@@ -28,6 +28,7 @@ from compliance.judging.bypasses import LIMITED, Suspicion
 from compliance.judging.change_watch import removed_us
 from compliance.judging.changes import Changed, changed
 from compliance.judging.clocks import CLOCK_SPANS, CLOCK_STEPS, Clocks, clocks_of, on_axis, step_facts, with_axis
+from compliance.judging.days import doubts_of_days
 from compliance.judging.facts import AHEAD
 from compliance.judging.fleets import (
     SHARING,
@@ -350,7 +351,9 @@ class ReportTables:
         broken = (
             msgspec.msgpack.decode(doubt, type=facts.DoubtFacts) for doubt in judged["outside"]["facts"].to_pylist()
         )
-        tables["doubts"] += self.first("doubts", broken, attrgetter("name", *BOOT, "direction", "level", "what"))
+        tables["doubts"] += self.first(
+            "doubts", doubts_of_days(broken), attrgetter("name", *BOOT, "direction", "level", "what")
+        )
         roles = {(one.proxy_id, one.direction, one.name) for one in tables["limiters"] if one.level == "role"}
         proofs = traffic.role_facts(logs.sums["roles"], roles)
         values = [msgspec.convert(row, figures.ChangeFacts) for row in judged["values"].to_pylist()]

@@ -9,6 +9,7 @@ late file changes its own day, and the days after it.
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import groupby, pairwise
@@ -26,7 +27,7 @@ from compliance.figures.sums import Sum, decoded, encoded, summed_by_day
 from compliance.judging.judge import Judging
 from compliance.judging.quality import RunId, run_of
 from compliance.schema import LIMITER, TIME
-from compliance.tables import DayOfLog, LogTables
+from compliance.tables import SETTLED_US, DayOfLog, LogTables
 
 _FORMAT = 1
 """Raise it whenever sums or rules of the judging change."""
@@ -49,7 +50,7 @@ class KeptDays(NamedTuple):
         place = str(self.folder / name)
         try:
             kept = msgspec.msgpack.decode(storage.read(place), type=_Kept)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError):
             return None
         if kept.key != key or kept.digest != _digest(kept.tables):
             return None
@@ -58,7 +59,8 @@ class KeptDays(NamedTuple):
     def keep(self, name: str, key: str, tables: Tables) -> None:
         """Keep tables under a name, in place of what is there."""
         parts = {table: encoded(rows) for table, rows in tables.items()}
-        storage.write(str(self.folder / name), msgspec.msgpack.encode(_Kept(key, _digest(parts), parts)))
+        with suppress(OSError):  # a disk without room: the next report makes the day again
+            storage.write(str(self.folder / name), msgspec.msgpack.encode(_Kept(key, _digest(parts), parts)))
 
     def forget_others(self, days: Collection[str]) -> None:
         """Delete the days that the log no longer has."""
@@ -178,18 +180,25 @@ def _chained(judging: Judging, tables: LogTables, days: DaySums) -> Iterator[tup
         key = key_of(
             key,
             days.keys[day],
-            [(judging.clocks[run].ahead_us, judging.fleets.fleet(run)) for run in runs if run in judging.clocks],
+            [_clock(judging, run) for run in runs if run in judging.clocks],
             [_tail_us(judging, run, day) for run in runs],
             _edge(tables.days[after], days.sums[after], after) if after else None,
         )
         yield day, key
 
 
+def _clock(judging: Judging, run: RunId) -> tuple[Any, ...]:
+    """Return what places a run's lines: its axis, its fleet, and that fleet's common clock to a tenth of a second."""
+    fleets = judging.fleets
+    return judging.clocks[run].ahead_us, fleets.fleet(run), fleets.behind_us(run) // 100_000
+
+
 def _tail_us(judging: Judging, run: RunId, day: str) -> int | None:
     """Return the time up to which all lines of a run are there, if that is not after a day."""
     notes = judging.notes.get(run)
     complete_us = None if notes is None else notes.complete_us
-    return complete_us if complete_us is not None and complete_us < (number_of(day) + 2) * DAY_US else None
+    end_us = (number_of(day) + 1) * DAY_US + SETTLED_US
+    return complete_us if complete_us is not None and complete_us < end_us else None
 
 
 def _edge(day: DayOfLog, sums: Tables, name: str) -> list[Any]:

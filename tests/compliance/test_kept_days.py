@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from compliance.log_lines import KeptLines
+from compliance.figures.sums import summed_by_day
+from compliance.judging.judge import Judging
+from compliance.report import kept_days
 from tests.compliance.planted import PlantedLog, write_file
 
 pytestmark = pytest.mark.spark
@@ -42,18 +44,30 @@ def files_of(log):
 
 
 @pytest.fixture
-def days_read(monkeypatch):
-    """The days of which rows are read, by each report."""
-    asked = []
-    of_days = KeptLines.of_days
+def worked(monkeypatch):
+    """The days that each report has read for its sums, and those that it has judged."""
+    days = {"summed": [], "judged": []}
 
-    def noted(self, days):
-        days = sorted(days)
-        asked.append(days)
-        return of_days(self, days)
+    def summed(lines, wanted):
+        days["summed"] += sorted(DAYS if lines.days is None else lines.days)
+        return summed_by_day(lines, wanted)
 
-    monkeypatch.setattr(KeptLines, "of_days", noted)
-    return asked
+    def judged(self, lines, shards):
+        days["judged"] += [day for day in DAYS if self.excerpt.has_day(day)]
+        return of(self, lines, shards)
+
+    of = Judging.of
+    monkeypatch.setattr(kept_days, "summed_by_day", summed)
+    monkeypatch.setattr(Judging, "of", judged)
+
+    def since():
+        """What was done since the last call."""
+        done = days["summed"][:], days["judged"][:]
+        days["summed"].clear()
+        days["judged"].clear()
+        return done
+
+    return since
 
 
 @pytest.fixture
@@ -73,34 +87,33 @@ def kept_in(folder):
     return sorted(path.name for path in folder.glob("out/work/*/days/*"))
 
 
-def test_only_days_that_changed_are_read_and_judged_again(made, days_read, tmp_path):
+def test_only_days_that_changed_are_read_and_judged_again(made, worked, tmp_path):
     files = files_of(three_days())
     late = next(name for name in files if name.endswith("late"))
     for day in (DAYS[0], DAYS[1]):
         write_file(tmp_path / "log", f"{day}.jsonl", files[day])
     first = made("out")
-    assert days_read == [DAYS[:2], DAYS[:2]]
+    assert worked() == (DAYS[:2], DAYS[:2])
     assert kept_in(tmp_path) == [f"{day}.{what}" for day in DAYS[:2] for what in ("judged", "sums")]
-    days_read.clear()
     assert made("out") == first
-    assert days_read == []
+    assert worked() == ([], [])
     write_file(tmp_path / "log", f"{DAYS[2]}.jsonl", files[DAYS[2]])
     grown = made("out")
-    assert days_read == [[DAYS[2]], DAYS], "the first minute of a day may end lines of the day before"
+    assert worked() == ([DAYS[2]], DAYS[1:]), "the first minute of a day may end lines of the day before"
     assert grown == made("anew")
-    days_read.clear()
+    worked()
     write_file(tmp_path / "log", f"{late}.jsonl", files[late])
     whole = made("out")
-    assert days_read == [[DAYS[1]], DAYS]
+    assert worked() == ([DAYS[1]], DAYS), "balances go on from day to day, and a gap concerns the day before it, too"
     assert whole == made("another")
+    worked()
     assert (first["quality"]["missing"], whole["quality"]["missing"]) == (10, 0)
-    days_read.clear()
     assert made("out") == whole
-    assert days_read == []
+    assert worked() == ([], [])
 
 
 @pytest.mark.parametrize("damage", [b"", b"no days", None])
-def test_a_kept_day_that_is_damaged_or_gone_is_made_again(made, days_read, tmp_path, damage):
+def test_a_kept_day_that_is_damaged_or_gone_is_made_again(made, worked, tmp_path, damage):
     for name, lines in files_of(three_days()).items():
         write_file(tmp_path / "log", f"{name}.jsonl", lines)
     first = made("out")
@@ -108,8 +121,9 @@ def test_a_kept_day_that_is_damaged_or_gone_is_made_again(made, days_read, tmp_p
         (place,) = tmp_path.glob(f"out/work/*/days/{name}")
         if damage is None:
             place.unlink()
+            place.mkdir()
         else:
             place.write_bytes(damage or place.read_bytes()[:-40])
-    days_read.clear()
+    worked()
     assert made("out") == first
-    assert days_read == [[DAYS[0]], DAYS]
+    assert worked() == ([DAYS[0]], [DAYS[1]])

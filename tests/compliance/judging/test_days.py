@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from compliance.excerpt import WHOLE_LOG
 from compliance.judging.bypasses import LIMITED, Suspicion
-from compliance.judging.facts import Judged
+from compliance.judging.days import doubts_of_days
+from compliance.judging.facts import DoubtFacts, Judged
 from compliance.judging.fleets import FleetNotes
 from compliance.judging.judge import Judging, results_of
 from tests.compliance.arrow import lines_of as rows_of
@@ -141,3 +142,97 @@ def test_days_judged_apart_are_as_days_judged_together() -> None:
     ]
     for name in together.keys() - {"last_lines"}:
         assert pa.concat_tables([part[name] for part in apart]) == together[name], name
+
+
+def test_a_stream_that_waits_for_a_large_entry_over_midnight_is_not_starved() -> None:
+    """Ten streams share 100/s; one waits 100 s for its entry of 1,000 messages, which came before the day's lines."""
+    log, waits = PlantedLog(begin=MIDNIGHT - timedelta(seconds=75)), {"reason": "topic", "throttled_ms": 1000.0}
+    for second in range(101):
+        is_over = second == 100
+        first = {"offered": 1000, "offered_entries": 1} if second == 0 else {"offered": 0, "offered_entries": 0}
+        held = {"held_messages": 1000, "held_since": log.begin, "reason_name": log.topic, **waits}
+        passed = {"passed_entries": 1} if is_over else {"passed_entries": 0, **held}
+        log.interval(1000 if is_over else 0, **(first | passed))
+        for number in range(2, 11):
+            extra = (number == 2) + 100 * (number == 2 and second == 0)
+            log.interval(0 if is_over else 11 + extra, connection_id=number, stream_id=number)
+        amount = 1000 if is_over else 200 if second == 0 else 100
+        log.limit(
+            amount,
+            burst_messages=100.0,
+            tokens_messages=-900.0 if is_over else 0.0,
+            overflow_messages=0.0,
+            throttled_ms=0.0 if is_over else 1000.0,
+            largest_entry_messages=1000 if is_over else 1,
+        )
+        log.second += 1
+    (whole,), (days,) = verdicts(log.lines).values(), by_day(log).values()
+    assert doubts(days) == doubts(whole) == set()
+    assert deficit_s(days) <= 0
+
+
+@pytest.mark.parametrize("begin_s", [10, -100])
+def test_lines_count_once_where_the_clock_steps_back_over_midnight(begin_s: int) -> None:
+    log = PlantedLog(begin=MIDNIGHT + timedelta(seconds=begin_s))
+    for second in range(begin_s, 20):
+        log.limit(700 if second == 15 else 100, tokens_messages=0.0)
+        log.second += 1
+    log.ahead_s = -40.0
+    for _ in range(100):
+        log.limit(100, tokens_messages=0.0)
+        log.second += 1
+    (whole,), (days,) = verdicts(log.lines).values(), by_day(log).values()
+    assert days.kept.lines == whole.kept.lines == len(log.lines)
+    assert excess(days) >= excess(whole) > 500
+
+
+def test_a_debt_of_what_was_too_much_is_none_of_the_next_day() -> None:
+    log = PlantedLog(begin=MIDNIGHT - timedelta(seconds=10))
+    balance = 10.0
+    for second in range(20):
+        passed = 500 if second == 5 else 100
+        balance = min(10.0, balance + 100) - passed if second else 0.0
+        log.limit(passed, tokens_messages=balance)
+        log.second += 1
+    (found,) = by_day(log).values()
+    assert excess(found) > 300
+    assert found.kept.over is not None
+    assert (found.kept.over.times, found.kept.over.longest < MIDNIGHT) == (1, True)
+
+
+@settings(max_examples=100)
+@given(
+    amounts=st.lists(st.integers(0, 300), min_size=10, max_size=80),
+    share=st.floats(0, 1),
+    burst=st.sampled_from((10.0, 100.0, 6000.0)),
+)
+def test_days_miss_no_excess_that_the_whole_log_shows(amounts: list[int], share: float, burst: float) -> None:
+    """Of a limiter that lets any amount pass, and is honest about what its bucket holds then."""
+    log = PlantedLog()
+    balance = burst
+    for amount in amounts:
+        balance = min(burst, balance + 100) - amount
+        log.limit(amount, burst_messages=burst, throttled_ms=0.0, tokens_messages=balance)
+        log.second += 1
+    log = PlantedLog(lines=at_midnight(log.lines, share))
+    (whole,), (days,) = verdicts(log.lines).values(), by_day(log).values()
+    if excess(whole) > 2:  # half a message of each day is rounding
+        assert excess(days) > 0
+
+
+def test_doubts_of_one_kind_are_one_however_many_days_have_them() -> None:
+    logs = [PlantedLog(begin=MIDNIGHT + timedelta(days=day)) for day in range(3)]
+    lines = []
+    for log in logs:
+        for _ in range(3):
+            log.interval(10)
+            log.interval(300, limit_levels="", stream_id=9)
+            log.limit(10)
+            log.second += 1
+        lines += log.lines
+    log = PlantedLog(lines=[msgspec.structs.replace(line, seq=seq) for seq, line in enumerate(lines)])
+    judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
+    found = judging.figures(judging.parts(rows_of([log])))["outside"]["facts"].to_pylist()
+    of_each = [msgspec.msgpack.decode(each, type=DoubtFacts) for each in found]
+    (doubt,) = doubts_of_days(of_each)
+    assert (len(of_each), doubt.times, doubt.start) == (3, 9, MIDNIGHT)
