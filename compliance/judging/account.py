@@ -544,7 +544,7 @@ def _has_limit(line: Line, unit: int, limit: float, *, is_calm: bool) -> bool:
     return not is_calm or line.published[unit] is not None or abs(own - limit) <= ROUNDING * limit
 
 
-class Part(NamedTuple):
+class JudgedPart(NamedTuple):
     """The part of a limiter's log that is judged; microseconds since 1970.
 
     A stretch that crosses midnight is of the day in which it begins.
@@ -562,14 +562,14 @@ class Part(NamedTuple):
     until_us: float = inf
 
 
-ALL = Part()
+ALL = JudgedPart()
 
 
 def judged(
     limiter: Mapping[str, Any],
     notes: RunNotes,
     items: Iterable[Line | StreamsLine],
-    part: Part = ALL,
+    part: JudgedPart = ALL,
 ) -> Judged:
     """Replay the lines of one limiter in one run, of a day or of another part of the log.
 

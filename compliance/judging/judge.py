@@ -32,7 +32,7 @@ from compliance.figures.limits import (
 from compliance.figures.scopes import LEVEL_WORDS
 from compliance.figures.shards import figures_by_limit
 from compliance.figures.sums import Grouping, seconds, values_of, waits, with_columns
-from compliance.judging.account import ALL, Part, judged
+from compliance.judging.account import ALL, JudgedPart, judged
 from compliance.judging.bypasses import Suspicion
 from compliance.judging.clocks import Clocks, placed
 from compliance.judging.days import of_days
@@ -176,7 +176,7 @@ class Judging:
                 rows.append(limiter | {"facts": msgspec.msgpack.encode(result)})
         return pa.Table.from_pylist(rows, _JUDGED), pa.Table.from_pylist(minutes, _MINUTES)
 
-    def _part(self, day: Excerpt, limits: pa.Table, streams: pa.Table) -> Part:
+    def _part(self, day: Excerpt, limits: pa.Table, streams: pa.Table) -> JudgedPart:
         """Return which stretches of a day's lines count."""
         begin_us, end_us = day.times_us
         is_first = self.has_edges and day.begin == self.excerpt.begin
@@ -188,7 +188,7 @@ class Judging:
             return ALL
         # Lines may lag behind a change that is not in the excerpt.
         known_us = begin_us + BEHIND_CHANGE_S * 1e6 if is_first else -inf
-        return Part(known_us, begin_us, end_us, end_us if is_last else inf)
+        return JudgedPart(known_us, begin_us, end_us, end_us if is_last else inf)
 
 
 def results_of(facts: pa.Table) -> list[Judged]:

@@ -46,7 +46,7 @@ def files_of(log):
 @pytest.fixture
 def worked(monkeypatch):
     """The days that each report has read for its sums, and those that it has judged."""
-    days = {"summed": [], "judged": []}
+    days: dict[str, list[str]] = {"summed": [], "judged": []}
 
     def summed(lines, wanted):
         days["summed"] += sorted(DAYS if lines.days is None else lines.days)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from accesslog.record import ChangeLine, HeartbeatLine, IntervalLine, LimitLine, StandstillLine
 from compliance.figures.limits import LIMIT_COLUMNS
-from compliance.judging.account import ALL, Part, judged
+from compliance.judging.account import ALL, JudgedPart, judged
 from compliance.judging.changes import changed
 from compliance.judging.clocks import placed
 from compliance.judging.facts import Judged
@@ -29,7 +29,7 @@ def micros(time: Any) -> int:
     return int((time - BEGIN_OF_1970) // timedelta(microseconds=1))
 
 
-def verdicts(lines: Iterable[Any], part: Part = ALL, **notes: Any) -> dict[Key, Judged]:
+def verdicts(lines: Iterable[Any], part: JudgedPart = ALL, **notes: Any) -> dict[Key, Judged]:
     """Each limiter's, by direction, level and name."""
     lines = list(lines)
     known = notes_of(lines, **notes)
@@ -63,7 +63,7 @@ def judged_of(
     names: tuple[str, ...],
     notes: RunNotes,
     items: list[Line | StreamsLine],
-    part: Part = ALL,
+    part: JudgedPart = ALL,
 ) -> Judged:
     """The result for a limiter with these names, the last ones of its key."""
     key = ("p", "b", "publish", "topic", "t")[: 5 - len(names)] + names

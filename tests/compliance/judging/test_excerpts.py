@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from accesslog.record import IntervalLine, LimitLine
 from compliance.excerpt import MARGIN
-from compliance.judging.account import Part
+from compliance.judging.account import JudgedPart
 from compliance.judging.lines import BEHIND_CHANGE_S
 from tests.compliance.judging.pure import deficit_s, doubts, excess, micros, verdicts
 from tests.compliance.judging.test_steady import STEADY_S, STEPS, lines_of
@@ -41,7 +41,7 @@ def test_an_excerpt_shows_nothing_that_the_whole_log_does_not(steps: Any, where:
     whole = verdicts(lines)
     first, last = micros(min(line.start for line in lines)), micros(max(line.end for line in lines))
     begin_us, end_us = (round(first + share * (last - first)) for share in where)
-    part = Part(begin_us + BEHIND_CHANGE_S * 1e6, begin_us, end_us, end_us)
+    part = JudgedPart(begin_us + BEHIND_CHANGE_S * 1e6, begin_us, end_us, end_us)
     cut = verdicts(part_of(lines, begin_us, end_us), part, has_begin=begin_us <= first, complete_us=None)
     for key, found in cut.items():
         assert doubts(found) <= doubts(whole[key]), key
