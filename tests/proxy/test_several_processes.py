@@ -281,12 +281,17 @@ def test_processes_are_replaced_in_turn_by_one_signal(both: Processes) -> None:
     with closing(new_client(both.address)) as client:
         producer = client.create_producer("persistent://other/shop/orders")
         os.kill(both.parent.pid, signal.SIGUSR2)
+        resets, (host, _, port) = 0, both.address.rpartition(":")
         while not both.lines("all processes are replaced"):
             producer.send(b"1")
-            with socket.create_connection(("127.0.0.1", int(both.address.rpartition(":")[2])), PATIENCE_S) as greeting:
-                greeting.sendall(connect())
-                assert greeting.recv(1000), "it is let in, by the process that serves"
+            try:
+                with socket.create_connection((host, int(port)), PATIENCE_S) as greeting:
+                    greeting.sendall(connect())
+                    assert greeting.recv(1000), "it is let in, by the process that serves"
+            except ConnectionResetError:
+                resets += 1
             both.parent.check_running()
+    assert resets <= 2, "one at the moment in which each process leaves the port (docs/processes.md)"
     assert not pids & {both.pid(index) for index in range(2)}
     assert [line["metrics"] for line in both.lines("process serves")[-2:]] == [
         f"127.0.0.1:{metrics + index}" for index in range(2)
