@@ -22,13 +22,14 @@ STREAMS = {kind: 3 if kind in KINDS[1:4] else 2 for kind in KINDS}
 """The number of producers and consumers of a topic of each kind."""
 _OVER_INFO = re.compile(r"\b(WARN|ERROR|level=(?:warning|error))\b")
 _OF_UNLOADS = re.compile(
-    r'msg="(Connection was closed|receive \d+ messages , all filtered|Consumer not found while active consumer change)"'
+    r'msg="(Connection was closed|receive \d+ messages , all filtered|Consumer not found while active consumer change'
+    r'|Got ack ledgerId:\d+ +entryId:\d+ for timed out msg)"'
     r'|msg="\[\w+\] \[s\] Receive a duplicated chunk '
     r'|msg="Failed to write on connection" error="write tcp \S+: use of closed network connection"'
     r"| Received (a chunk whose chunk id is invalid|an uncached chunk) "
 )
 """The Go client's warnings about producers that are closed, about messages and chunks that it has acknowledged and gets
-once more, and about its own consumers, which it knows only after the broker's first word on them, as it says them when
+once more, about second receipts of messages that it has sent again, and about its own consumers, which it knows only after the broker's first word on them, as it says them when
 the broker itself unloads a topic; and, seldom, of a write on a connection that it has just closed itself. The C++
 client's errors about the chunks of a message that it had in part, and gets once more from the first one on: at a
 broker's own unload, too."""
