@@ -30,7 +30,7 @@ _OF_UNLOADS = re.compile(
 )
 """The Go client's warnings about producers that are closed, about messages and chunks that it has acknowledged and gets
 once more, about second receipts of messages that it has sent again, and about its own consumers, which it knows only
-after the broker's first word on them, as it says them when the broker itself unloads a topic; and, seldom, of a write on
+after the broker's first word on them, as it says them when the broker itself unloads a topic; seldom of a write on
 a connection that it has just closed itself. The C++ client's errors about the chunks of a message that it had in part,
 and gets once more from the first one on: at a broker's own unload, too."""
 
