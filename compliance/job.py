@@ -287,13 +287,16 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
 
 def place_of_days(out: Path, tables: str) -> Path:
     """Return the folder for days of a job's tables."""
-    return out.resolve() / WORK / f"{DAYS}-{hashlib.sha256(os.fsencode(tables)).hexdigest()[:12]}"
+    return out.resolve() / WORK / f"{DAYS}-{_short(tables)}"
 
 
 def work_of(out: Path, access_log: Path) -> Path:
     """Return the folder for one log's state between runs; two logs in one folder would be reported as one."""
-    name = hashlib.sha256(os.fsencode(access_log.resolve())).hexdigest()[:12]
-    return out.resolve() / WORK / name
+    return out.resolve() / WORK / _short(access_log.resolve())
+
+
+def _short(place: str | Path) -> str:
+    return hashlib.sha256(os.fsencode(place)).hexdigest()[:12]
 
 
 def _make(out: Path, work: Path) -> Path:

@@ -99,9 +99,9 @@ def _in_order(rows: pa.Table, key: Sequence[str] = LIMITER, by: str = "seq") -> 
     return ordered, is_first
 
 
-def last_lines(lines: pa.Table, key: Sequence[str]) -> pa.Table:
+def last_lines(lines: pa.Table) -> pa.Table:
     """Return the last line of each limiter."""
-    ordered, is_first = _in_order(lines, key)
+    ordered, is_first = _in_order(lines)
     return ordered.filter(pa.array(np.append(is_first[1:], np.ones(min(1, len(ordered)), np.bool_))))
 
 

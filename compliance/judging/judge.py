@@ -67,8 +67,7 @@ class Judging:
         suspicion: What shows streams that a limit does not count.
         excerpt: The part of the log that is judged.
         has_edges: Whether nothing is known of what is beyond the excerpt.
-        last: The last line of each limiter up to `MARGIN` before the excerpt, as `last_lines` of the day before; None:
-            there is none.
+        last: The last line of each limiter before the excerpt, as `last_lines` of the day before; None: there is none.
     """
 
     clocks: Clocks
@@ -88,7 +87,7 @@ class Judging:
 
         Returns:
             By days since 1970 (`day`): `judged` (`LIMITER`, `facts`: msgpack of `Judged`), `minutes`, `outside`, by
-            their names the sums of `figures.limits`, and `last_lines` of limiters up to `MARGIN` before the day's end.
+            their names the sums of `figures.limits`, and `last_lines` of limiters up to the day's end.
         """
         columns = dict.fromkeys((*LIMIT_COLUMNS, *STREAM_COLUMNS))
         # A balance needs the amounts of whole lines, which may lie on the edge.
@@ -112,20 +111,17 @@ class Judging:
         streams = STREAMS_OF_LIMITS.again(parts["streams"]).sort_by(_BY_TIME)
         suspects = parts["suspects"]
         found: dict[str, list[pa.Table]] = {}
-        last, past_us = self._last_of(limits, streams), -inf
+        last = self._last_of(limits, streams)
         for day in self.excerpt.days([limits["start"], streams["wall_start"], suspects["start"]]):
             begin_us, end_us = day.times_us
             edge_us = begin_us - MARGIN_US
-            last = last_lines(pa.concat_tables([last, _between(limits, "start", past_us, edge_us)]), LIMITER)
-            past_us = edge_us
             near = _between(limits, "start", edge_us, end_us + MARGIN_US)
             going_on = _between(near, "start", edge_us, begin_us).select(list(LIMITER))
             of_streams = _between(streams, "wall_start", edge_us, end_us + MARGIN_US)
             idle = _of_limiters(last, near, of_streams).join(going_on, list(LIMITER), join_type="left anti")
             own = pa.concat_tables([idle, near]).sort_by(_BY_TIME)
             tables = self._of_day(day, own, of_streams, _between(suspects, "start", begin_us, end_us))
-            past = _between(limits, "start", edge_us, end_us - MARGIN_US)
-            tables["last_lines"] = last_lines(pa.concat_tables([last, past]), LIMITER)
+            last = tables["last_lines"] = last_lines(pa.concat_tables([last, _between(near, "start", -inf, end_us)]))
             number = pa.scalar(begin_us // DAY_US if abs(begin_us) < inf else 0, pa.int32())
             for name, table in tables.items():
                 found.setdefault(name, []).append(with_columns(table, day=pa.repeat(number, len(table))))
@@ -165,8 +161,8 @@ class Judging:
             items.sort(key=_by_time)
             run = self.notes.get((key[0], key[1]), RunNotes())
             result = judged(limiter, run.of_limiter(*key[2:]), items, part)
-            of_day = _between(streams[theirs], "wall_start", *day.times_us)
-            result.alone = None if own_lines[own] else _alone(limiter, of_day)
+            if not own_lines[own]:
+                result.alone = _alone(limiter, _between(streams[theirs], "wall_start", *day.times_us))
             tenant = _tenant(limits[own], streams[theirs])
             minutes += [
                 {"tenant": tenant, "minute": at} | msgspec.structs.asdict(of) for at, of in result.minutes.items()
@@ -250,7 +246,7 @@ _MINUTES = pa.schema(
 
 def _of_limiters(rows: pa.Table, *named: pa.Table) -> pa.Table:
     """Return the rows of limiters that other tables name."""
-    keys = Grouping(LIMITER).of(pa.concat_tables([table.select(list(LIMITER)) for table in named]))
+    keys = pa.concat_tables([table.select(list(LIMITER)) for table in named])
     return rows.join(keys, list(LIMITER), join_type="left semi")
 
 

@@ -396,9 +396,9 @@ class ReportTables:
         if worst is not None:
             limiters = limiters.join(worst, list(LIMIT_KEY), join_type="left semi")
             keys = {tuple(row.values()) for row in worst.to_pylist()}
-            known = {tuple(row.values()) for row in limits.to_pylist()} | {limit_of(result.kept) for result in results}
+            known = {tuple(row.values()) for row in limits.to_pylist()} | {_key(result.kept) for result in results}
             self._leave_out("limiters", len(known) - len(keys))
-            results = [result for result in results if limit_of(result.kept) in keys]
+            results = [result for result in results if _key(result.kept) in keys]
         alone = [result.alone for result in results if result.alone is not None]
         removed = {
             limiter_run(result.kept): facts.moment(at_us)
@@ -618,11 +618,6 @@ def _removed_us(result: facts.Judged, notes: Notes) -> int | None:
     return removed_us(own.values, result.last)
 
 
-def limit_of(facts_of_one: facts.LimiterRunKey) -> tuple[str, ...]:
-    """Return the key of a limit of a proxy."""
-    return tuple(getattr(facts_of_one, name) for name in LIMIT_KEY)
-
-
 def limiter_run(facts_of_one: facts.LimiterRunKey) -> tuple[str, ...]:
     """Return the key of a limiter in one run."""
     return tuple(getattr(facts_of_one, name) for name in LIMITER)
@@ -637,5 +632,5 @@ def _span(subject: Subject) -> tuple[str | float, ...]:
     return (*_key(subject), subject.step_s, subject.first.timestamp(), subject.last.timestamp())
 
 
-def _key(limit: Subject | LimiterVerdict | figures.RateFacts) -> tuple[str, str, str, str]:
+def _key(limit: Subject | LimiterVerdict | figures.RateFacts | facts.KeptFacts) -> tuple[str, str, str, str]:
     return (limit.proxy_id, limit.direction, limit.level, limit.name)

@@ -26,7 +26,7 @@ from compliance.figures.limits import last_lines
 from compliance.figures.sums import Sum, decoded, encoded, summed_by_day
 from compliance.judging.judge import Judging
 from compliance.judging.quality import RunId, run_of
-from compliance.schema import LIMITER, TIME
+from compliance.schema import TIME
 from compliance.tables import SETTLED_US, DayOfLog, LogTables
 
 _FORMAT = 1
@@ -101,9 +101,8 @@ def sums_by_day(tables: LogTables, wanted: Mapping[str, Sum], kept: KeptDays | N
     if kept is None:
         return DaySums({}, summed_by_day(tables.rows, wanted))
     kept.forget_others(tables.days)
-    keys = {
-        day: key_of(of_log.content, sorted(wanted), _gaps_in(tables, of_log)) for day, of_log in tables.days.items()
-    }
+    gaps = tables.gaps.to_pylist()
+    keys = {day: key_of(of_log.content, sorted(wanted), _gaps_in(of_log, gaps)) for day, of_log in tables.days.items()}
     found: dict[str, Tables] = {}
     for day, of_log in tables.days.items():
         if of_log.is_closed and (loaded := kept.load(f"{day}.sums", keys[day])):
@@ -116,10 +115,10 @@ def sums_by_day(tables: LogTables, wanted: Mapping[str, Sum], kept: KeptDays | N
     return DaySums(keys, dict(sorted(found.items())))
 
 
-def _gaps_in(tables: LogTables, day: DayOfLog) -> list[Any]:
+def _gaps_in(day: DayOfLog, gaps: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the gaps before lines of a day."""
     found = []
-    for gap in tables.gaps.to_pylist():
+    for gap in gaps:
         first, last = day.numbers.get(run_of(gap), (0, -1))
         after = gap["after_seq"] + gap["missing"] + 1
         if first <= after <= last:
@@ -157,7 +156,7 @@ def judged_by_day(
         for day in group:
             of_day = {name: rows.filter(pc.equal(rows["day"], number_of(day))) for name, rows in judged.items()}
             last = of_day["last_lines"] if last is None else pa.concat_tables([last, of_day["last_lines"]])
-            of_day["last_lines"] = last = last_lines(last, LIMITER)
+            of_day["last_lines"] = last = last_lines(last)
             results.append(of_day)
             if tables.days[day].is_closed:
                 kept.keep(f"{day}.judged", keys[day], of_day)
