@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from limiter.activity import ignore_standstill
-from proxy.counters import UNNAMED_WORK, Counters
+from proxy.counters import CONNECTIONS_WORK, UNNAMED_WORK, Counters
 from proxy.timers import Heartbeat, Lateness
 
 T = TypeVar("T")
@@ -43,6 +43,8 @@ class Work(StrEnum):
     """Commands of clients and brokers, except those that come with messages."""
     ENTRIES = "entries"
     """Entries of many streams in one read."""
+    FRAMES = "frames"
+    """Many small frames in one read."""
     RELEASES = "releases"
     """Held entries whose limiter has tokens again."""
     REQUESTS = "requests"
@@ -70,6 +72,7 @@ AT_ONCE: Final = {
     Work.BLOCKS: 50,
     Work.COMMANDS: 30,  # to open a stream takes up to 0.1 ms; long commands are several units (`units_of_command`)
     Work.ENTRIES: 400,  # at ten levels, the first of a stream in an interval takes 15 µs
+    Work.FRAMES: 16_000,  # steps of the scanner (`Heads.steps`): thousands of acknowledgements, without a payload
     Work.RELEASES: 100,
     Work.REQUESTS: 50,
     Work.SCRAPES: 50,
@@ -87,6 +90,8 @@ _BUDGET: Final = 1_000_000
 """What the units of a turn may cost; a unit of a kind costs its part of `AT_ONCE`."""
 _ROUNDS: Final = 4
 """A piece of work does a fourth of a turn's units before the next piece has its turn."""
+_READ_NS: Final = 5_000
+"""Nanoseconds that the shortest read of a connection takes, with the event loop's part of it."""
 _FREED: Final = 100
 """Objects that are freed in one unit of work."""
 _OVER: Final = object()
@@ -130,6 +135,9 @@ class Slices:
         longest_ns: The longest time that each kind of work took in one turn; `_RecentPeaks` begins it again.
         lateness: Counts late timers, and names the kind of work to which each is due.
         heartbeat: Notes how late the loop is.
+        has_read_enough: Whether the frames that were read have used up this turn: large reads wait for another one.
+        is_read_by_turns: Whether they have used up this turn or the one before: each read of many frames is followed
+            by those of other connections.
     """
 
     def __init__(
@@ -139,6 +147,7 @@ class Slices:
         on_standstill: Callable[[int], None] = ignore_standstill,
     ) -> None:
         self.longest_ns: dict[Work, int] = {}
+        self.has_read_enough = self.is_read_by_turns = False
         self.lateness = Lateness(counters, self._held_by, on_standstill)
         self.heartbeat = Heartbeat(self.lateness.beat_fired, clock)
         self._counters = counters
@@ -194,6 +203,12 @@ class Slices:
         """Count units that the caller has done against the budget that this kind of work has for itself."""
         self._own[work] = self._own.get(work, 0) + units
         self._arm()
+
+    def charge_frames(self, units: int, spent_ns: int) -> None:
+        """Count a read of many frames, which took so many nanoseconds."""
+        self._charge(Work.FRAMES, spent_ns)
+        if not self.take_own(Work.FRAMES, units):
+            self.has_read_enough = self.is_read_by_turns = True
 
     def left_own(self, work: Work) -> int:
         """Return the units that are left of the budget that this kind of work has in each turn for itself."""
@@ -263,7 +278,9 @@ class Slices:
         """Return the kind of work that took at least half of the time for which a timer is late."""
         spent = self._spent_before | self._spent
         work = max(spent, key=lambda each: spent[each], default=None)
-        return UNNAMED_WORK if work is None or 2 * spent[work] < late_ns else work
+        if work is not None and 2 * spent[work] >= late_ns:
+            return work
+        return CONNECTIONS_WORK if 2 * _READ_NS * self.heartbeat.reads() >= late_ns else UNNAMED_WORK
 
     def _add(self, work: Work, piece: _Piece, *, later: bool = False) -> None:
         queue = self._queues.setdefault(work, deque())
@@ -285,6 +302,7 @@ class Slices:
         own = sum(units * _BUDGET // AT_ONCE[work] for work, units in self._own.items())
         self._done += _BUDGET - self._left + own
         self._left = _BUDGET
+        self.has_read_enough, self.is_read_by_turns = False, self.has_read_enough
         self._own.clear()
         if self._done >= _BUDGET:
             self._done = 0

@@ -126,7 +126,7 @@ class Heartbeat:
         clock: Monotonic nanoseconds.
 
     Attributes:
-        reads_left: The number of reads after which `note` is called. The reader of a connection counts it down.
+        reads_left: The number of reads after which `note` is called. The transport of a connection counts it down.
     """
 
     def __init__(self, was_late: Callable[[int], None], clock: Callable[[], int]) -> None:
@@ -145,15 +145,19 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Take no more notes."""
-        self._is_started = False
+        self._is_started = self._has_work = False
         self.reads_left = _NEVER
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def reads(self) -> int:
+        """Return the number of reads since the last beat, and of lost connections; 0 of a heartbeat at rest."""
+        return _NEVER - self.reads_left if self._has_work else 0
+
     def note(self) -> None:
         """Take note that the loop has work."""
-        if not self._is_started:
+        if self._has_work or not self._is_started:
             return
         self._has_work = True
         self.reads_left = _NEVER

@@ -98,7 +98,8 @@ class PauseReason(StrEnum):
     WRITE_BUFFER = "write_buffer"
     """The other peer does not take the bytes read."""
     TURN = "turn"
-    """The peer sent many small frames or many bytes in a row, or many may be read on at once: others go first."""
+    """The peer sent many small frames or many bytes in a row, or many may be read on at once, or peers have sent more
+    small frames than a turn of the loop has time for: others go first."""
     REPLIES = "replies"
     """The client does not take the proxy's own answers, or the broker does not end the frame that is before them."""
 
@@ -572,7 +573,7 @@ class Receiver:
     """Takes the bytes that one transport reads.
 
     Attributes:
-        passes: Whether the bytes fed last went on at once, as they came.
+        passes: Whether the bytes fed last went on at once, as they came, and longer reads would hold nobody up.
     """
 
     def __init__(self) -> None:
@@ -801,6 +802,7 @@ class PeerTransport(Throttled):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop when the connection is gone."""
+        self._note_read()
         self._leave_group()
         self._transport = None
         self.writer.shut()

@@ -327,6 +327,17 @@ def test_a_long_turn_is_noted_and_named_though_no_timer_was_due(
     desk.loop.advance(1)
 
 
+@pytest.mark.parametrize(("reads", "work"), [(3000, "connections"), (2000, "unnamed")])
+def test_a_long_turn_of_many_short_reads_is_named(desk: Desk, heartbeat: Heartbeat, reads: int, work: str) -> None:
+    def read_all() -> None:
+        is_read(heartbeat, reads)
+        desk.clock.now += 30_000_000
+
+    desk.loop.run(read_all)
+    assert desk.counters.late_timers == {work: 1}
+    desk.loop.advance(1)
+
+
 def test_named_work_makes_the_heart_beat(desk: Desk, heartbeat: Heartbeat) -> None:
     assert not desk.loop.timers
     desk.run((Work.LINES, "a", 3))
