@@ -48,12 +48,13 @@ class FileReader(NamedTuple):
 
     Attributes:
         key: The key: `tls`, `authentication.token.jwks`.
-        read: Reads the files, in a thread. Returns the function that puts them in force, and cannot fail. Raises
-            ConfigError if they cannot be used; those that were read before then stay in force.
+        read: Reads the files, in a thread. Returns the function that puts them in force, on the loop, and cannot fail;
+            it may return a large dict that is not used any more. Raises ConfigError if the files cannot be used; those
+            that were read before then stay in force.
     """
 
     key: str
-    read: Callable[[], Callable[[], None]]
+    read: Callable[[], Callable[[], object]]
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:

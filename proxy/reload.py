@@ -167,7 +167,8 @@ class Reloader:
                 self._count(reader.key, of_key)
             else:
                 with self._measure():
-                    take()
+                    unused = take()
+                await asyncio.to_thread(let_go, unused)  # the loop would free 300,000 users in one turn
                 self._count(reader.key, ())
         with self._measure():
             self._on_files()

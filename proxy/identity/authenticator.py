@@ -115,11 +115,11 @@ class ClientAuthenticator:
 
         return take
 
-    def _read_users(self, path: Path) -> Callable[[], None]:
+    def _read_users(self, path: Path) -> Callable[[], object]:
         users = _users(path)
 
-        def take() -> None:
-            self._passwords.replace_users(users)
+        def take() -> object:
+            return self._passwords.replace_users(users)
 
         return take
 

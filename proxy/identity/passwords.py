@@ -155,9 +155,10 @@ class Passwords:
         self._remembered: OrderedDict[bytes, int] = OrderedDict()
         """Digests of right passwords and until when, in the order of their ends."""
 
-    def replace_users(self, users: Mapping[str, str]) -> None:
-        """Check against other hashes from now on; a changed password is forgotten."""
-        self._users = users
+    def replace_users(self, users: Mapping[str, str]) -> Mapping[str, str]:
+        """Check against other hashes from now on, and return those until now; a changed password is forgotten."""
+        before, self._users = self._users, users
+        return before
 
     def check(self, user: str, password: bytes, address: str, then: OnVerdict) -> None:
         """Call `then`, now or later, with the verdict on a password.

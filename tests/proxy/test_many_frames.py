@@ -9,7 +9,7 @@ from protocol.commands import SIZES, encode, encode_with_payload
 from protocol.pulsar_pb2 import BaseCommand, CommandAck, CommandMessage, MessageIdData
 from proxy.session.transport import LEAST_READ
 from tests.proxy.conversation import Peer, World, consumer, publisher
-from tests.proxy.wire import message, receipt, send, sends, varint
+from tests.proxy.wire import flow, message, receipt, send, sends, varint
 
 Make = Callable[..., World]
 PEERS = 12
@@ -46,6 +46,7 @@ def two_layouts() -> bytes:
 FRAMES: dict[str, tuple[str, bytes]] = {
     "acknowledgements": ("client", ack()),
     "long acknowledgements": ("client", long_ack()),
+    "permits": ("client", flow(1)),
     "entries": ("client", two_layouts()),
     "receipts": ("broker", receipt(0)),
     "deliveries": ("broker", message(0, size=0)),
@@ -74,7 +75,8 @@ class Crowd:
 
     def __init__(self, world: World, side: str, frame: bytes) -> None:
         pairs = [
-            (consumer if side == "broker" or frame[9] == BaseCommand.ACK else publisher)(world) for _ in range(PEERS)
+            (consumer if side == "broker" or frame[9] in {BaseCommand.ACK, BaseCommand.FLOW} else publisher)(world)
+            for _ in range(PEERS)
         ]
         ends = [(client, broker) if side == "client" else (broker, client) for client, broker in pairs]
         self.sent = frame * (READS * LEAST_READ // len(frame) + 1)
