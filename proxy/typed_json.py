@@ -21,6 +21,8 @@ def decode(text: bytes | str, kind: type[T]) -> T:
 
     Raises:
         msgspec.DecodeError: If the text is none.
+        UnicodeDecodeError: If the bytes are no UTF-8.
+        RecursionError: If it nests too deeply.
     """
     decoder = _decoders.get(kind)
     if decoder is None:
