@@ -16,6 +16,7 @@ from protocol.commands import SIZES, encode, encode_with_payload
 from protocol.pulsar_pb2 import (
     AuthData,
     BaseCommand,
+    CommandAck,
     CommandAuthResponse,
     CommandCloseConsumer,
     CommandCloseProducer,
@@ -233,6 +234,13 @@ def _unknown(_: int) -> Script:
         yield SIZES.pack(5 * MB - 100, 5 * MB - 104) + b"\x08\x64" + bytes(5 * MB - 106)
 
 
+def _acknowledgements(_: int) -> Script:
+    yield hello(Mood.MUTE)
+    frames = encode(CommandAck(consumer_id=1, ack_type=CommandAck.Individual)) * 11_000
+    while True:
+        yield frames
+
+
 def _sends_of_nobody(_: int) -> Script:
     yield hello()
     frames = b"".join(_send(number, 1) for number in range(1000))
@@ -413,6 +421,7 @@ KINDS = (
     HostileKind("PINGs without reading", _pings, 64, 10, **_DEAF),
     HostileKind("unknown commands of 5 MB", _unknown, 128, 10),
     HostileKind("unknown commands of 5 MB, to a deaf broker", lambda n: _to(Mood.DEAF, _unknown(n)), 128, 10),
+    HostileKind("acknowledgements, 250 KiB at a time", _acknowledgements, 96, 31),
     HostileKind("SENDs of nobody", _sends_of_nobody, 64, 10),
     HostileKind("SENDs that are held", _limited_sends(HELD, 1000), 192, 500),
     HostileKind(

@@ -17,7 +17,7 @@ def read_again(owner: Owner) -> Callable[[], None]:
     Raises:
         ConfigError: With every problem.
     """
-    takes, problems = list[Callable[[], None]](), list[str]()
+    takes, problems = list[Callable[[], object]](), list[str]()
     for reader in owner.readers():
         try:
             takes.append(reader.read())
