@@ -16,7 +16,7 @@ from bench.data_path import forwarder
 from bench.data_path.native import Native
 from bench.data_path.proxies import BARE, PLANS, SLUICE, PeerPlan, running
 from bench.data_path.pulsar_perf import Traffic
-from bench.data_path.rows import bucket, connections, many_streams, throughput, tls
+from bench.data_path.rows import bucket, connections, many_streams, sizing, throughput, tls
 from bench.data_path.stage import DataRow, RealBroker, Stage, TlsLines, measure
 from bench.data_path.wire import LoopbackSink
 from bench.harness import BAD_INPUT, BenchError, Found, Section, number, values_of
@@ -73,12 +73,12 @@ def rows() -> list[DataRow]:
 
 def main(words: Sequence[str]) -> int:
     """Run the command line; returns the exit code: MISSED if the short form found Sluice too slow."""
-    every = [*rows(), *tls_rows()]
+    every = [*rows(), *tls_rows(), *sizing.rows()]
     arguments = _parser([row.name for row in every]).parse_args(words)
     wrong = _what_is_wrong(arguments, every)
     if wrong:
         return harness.failed(NAME, wrong, BAD_INPUT)
-    all_of = tls_rows() if arguments.tls else every
+    all_of = tls_rows() if arguments.tls else sizing.rows() if arguments.sizing else [*rows(), *tls_rows()]
     wanted = arguments.only or (SHORT if arguments.short else [row.name for row in all_of])
     without = _without_real(arguments)
     for name, why in without.items() if arguments.real else ():
@@ -108,10 +108,13 @@ def _what_is_wrong(arguments: argparse.Namespace, every: Sequence[DataRow]) -> s
             return f"--only {row.name}: a row with a real broker: add --real"
         if arguments.peer and not set(row.peers) & set(arguments.peer):
             return f"--only {row.name}: of its peers none is wanted: --peer {' or '.join(row.peers)}"
-    if arguments.tls and (arguments.short or arguments.only):
-        return "--tls: these rows alone: leave out --short and --only"
-    if arguments.write and (arguments.short or arguments.only or arguments.peer):
-        return "--write: a page gets full runs only: leave out --short, --only and --peer"
+    for group in ("tls", "sizing"):
+        if getattr(arguments, group) and (arguments.short or arguments.only):
+            return f"--{group}: these rows alone: leave out --short and --only"
+    if arguments.tls and arguments.sizing:
+        return "--tls and --sizing are two groups of rows: leave out one"
+    if arguments.write and (arguments.short or arguments.only or arguments.peer or arguments.sizing):
+        return "--write: a page gets full runs only: leave out --short, --only, --peer and --sizing"
     return ""
 
 
@@ -209,6 +212,7 @@ def _parser(names: Sequence[str]) -> argparse.ArgumentParser:
         "--short", action="store_true", help="a few rows beside the bare forwarder: exit code 3 if slow"
     )
     parser.add_argument("--tls", action="store_true", help="rows of TLS only")
+    parser.add_argument("--sizing", action="store_true", help="rows of the page on sizing only, Sluice alone")
     parser.add_argument("--real", action="store_true", help="rows with a real broker, too: needs Java 17+ and Maven")
     parser.add_argument("--seconds", type=harness.seconds, default=1.5, help="how long each sends (default: 1.5)")
     return parser

@@ -142,8 +142,12 @@ def paced_row(per_write: int, rate: int, *, receipts: bool) -> DataRow:
 
 
 def _measure_paced(per_write: int, rate: int, receipts: bool, stage: Stage, name: str) -> Sample:  # noqa: FBT001 - of the row
-    peer = stage.peers[name]
-    frame = wire.send_frame(_PACED_SIZE).frame
+    return measure_paced(stage, stage.peers[name], _PACED_SIZE, per_write, rate, receipts=receipts)
+
+
+def measure_paced(stage: Stage, peer: RunningPeer, size: int, per_write: int, rate: int, *, receipts: bool) -> Sample:
+    """Measure the peer with `rate` frames of `size` bytes a second, `per_write` in each write, answered or not."""
+    frame = wire.send_frame(size).frame
     writes = int(rate * stage.seconds) // per_write
     here, there = stage.producers(peer.port, _PACED_CONNECTIONS)
     receipt = wire.receipt()

@@ -55,7 +55,7 @@ def _carried_row(name: str, frame: str, carry: _Carry, legs: Legs, size: int) ->
     """Frames as fast as they go: what counts is those of a CPU second, for the ends take a share of the cores."""
 
     def measure(stage: Stage, peer_name: str) -> Sample:
-        _, at, peer = _on(stage, peer_name, legs)
+        _, at, peer = peer_on(stage, peer_name, legs)
         sample = carry(at, peer, size, 1)
         return {**sample, "per_cpu": _MILLION / sample["cpu"]}
 
@@ -70,7 +70,7 @@ def _carried_row(name: str, frame: str, carry: _Carry, legs: Legs, size: int) ->
 
 def _latency_row(rate: int) -> DataRow:
     def measure(stage: Stage, name: str) -> Sample:
-        lines, at, peer = _on(stage, name, BOTH)
+        lines, at, peer = peer_on(stage, name, BOTH)
         direct, took = asked(at, (lines.direct(), peer.port), rate, _PARTS * int(rate * stage.seconds / 5))
         p50, p99 = added(direct, took, 50), added(direct, took, 99)
         whole = statistics.quantiles(took, n=100)[98] * _MILLION
@@ -106,7 +106,7 @@ def _percentile(values: Sequence[float], percentile: int) -> float:
 
 def _handshakes_row(count: int, at_once: int) -> DataRow:
     def measure(stage: Stage, name: str) -> Sample:
-        _, at, peer = _on(stage, name, CLIENT)
+        _, at, peer = peer_on(stage, name, CLIENT)
         clock = CpuClock(peer.pid)
         with crowd(at, peer.port, count, at_once):
             return {"per_cpu": count / clock.read().cpu_s}
@@ -136,8 +136,8 @@ def _lines(stage: Stage) -> TlsLines:
     return stage.tls
 
 
-def _on(stage: Stage, name: str, legs: Legs) -> tuple[TlsLines, Stage, RunningPeer]:
-    """Return the peer with TLS on `legs`, and the stage with its sink."""
+def peer_on(stage: Stage, name: str, legs: Legs) -> tuple[TlsLines, Stage, RunningPeer]:
+    """Return the lines with TLS, the stage with their sink, and the peer with TLS on `legs`."""
     lines = _lines(stage)
     peer = lines.peer(stage.plans[name], client=legs.client, broker=legs.broker)
     settle(peer.pid)  # of the measurement before

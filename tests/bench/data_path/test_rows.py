@@ -10,7 +10,7 @@ from bench.data_path.command import rows, tls_rows
 from bench.data_path.native import Live
 from bench.data_path.proxies import BARE, EVERYBODY, PLANS, SLUICE, UNREACHED
 from bench.data_path.pulsar_perf import Traffic
-from bench.data_path.rows import bucket, connections, many_streams, throughput, tls
+from bench.data_path.rows import bucket, connections, many_streams, sizing, throughput, tls
 from bench.data_path.rows.many_streams import Held, Load
 from bench.data_path.stage import TlsLines
 from bench.harness import BenchError
@@ -65,6 +65,12 @@ def test_every_frame_counts_through_legs_with_tls(stage, tls_lines, row):
     assert {figure.key for figure in row.figures} <= set(found)
     assert found.get("lost", 0) == 0
     assert all(found[key] > 0 for key in ("rate", "p99", "per_cpu") if key in found)
+
+
+@pytest.mark.parametrize("row", [row for row in sizing.rows() if "-1024-" in row.name], ids=lambda row: row.name)
+def test_each_figure_of_the_page_on_sizing_is_given(stage, tls_lines, row):
+    found = row.measure(replace(stage, tls=tls_lines), SLUICE)
+    assert found["cores"] > 0
 
 
 @pytest.mark.parametrize(("percentile", "more"), [(50, 0.1), (99, 5.1)])
