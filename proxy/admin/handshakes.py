@@ -11,17 +11,27 @@ import asyncio
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from proxy.slices import CallsInSlices
 
 
+class Shared(Protocol):
+    """What all connections share.
+
+    Attributes:
+        patience_s: Seconds for a handshake.
+        handshakes: Makes the steps of all handshakes.
+        buffer: The memory that all are read into.
+    """
+
+    patience_s: float
+    handshakes: CallsInSlices
+    buffer: memoryview
+
+
 async def secured(
-    protocol: asyncio.Protocol,
-    accepted: socket.socket,
-    context: ssl.SSLContext,
-    patience_s: float,
-    handshakes: CallsInSlices,
+    protocol: asyncio.BaseProtocol, accepted: socket.socket, context: ssl.SSLContext, shared: Shared
 ) -> None:
     """Give an accepted socket to the loop, and return after its TLS handshake.
 
@@ -29,8 +39,7 @@ async def secured(
         protocol: Takes the decrypted bytes.
         accepted: The socket.
         context: Certificates, versions and ciphers.
-        patience_s: Seconds for the handshake.
-        handshakes: Makes the steps.
+        shared: Of all connections.
 
     Raises:
         OSError: If the handshake fails, or takes too long (`ConnectionAbortedError`).
@@ -43,9 +52,9 @@ async def secured(
         context,
         done,
         server_side=True,
-        ssl_handshake_timeout=patience_s,  # type: ignore[arg-type] # any number
+        ssl_handshake_timeout=shared.patience_s,  # type: ignore[arg-type] # any number
     )
-    transport, _ = await loop.connect_accepted_socket(lambda: SlicedHandshake(tls, done, handshakes), accepted)
+    transport, _ = await loop.connect_accepted_socket(lambda: SlicedHandshake(tls, done, shared), accepted)
     try:
         await done
     except BaseException:
@@ -53,19 +62,19 @@ async def secured(
         raise
 
 
-class SlicedHandshake(asyncio.Protocol):
+class SlicedHandshake(asyncio.BufferedProtocol):
     """Passes the bytes of a connection on to TLS: those of its handshake when it is their turn, all later ones at once.
 
     Args:
         tls: Takes the bytes.
         done: Done at the end of the handshake.
-        handshakes: Makes the steps of all handshakes.
+        shared: Of all connections.
     """
 
-    def __init__(self, tls: Any, done: "asyncio.Future[None]", handshakes: CallsInSlices) -> None:
+    def __init__(self, tls: Any, done: "asyncio.Future[None]", shared: Shared) -> None:
         self._tls = tls
         self._done = done
-        self._handshakes = handshakes
+        self._shared = shared
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -73,14 +82,19 @@ class SlicedHandshake(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by name
         self._tls.connection_made(transport)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return the memory to read into."""
+        return self._shared.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on, or keep those of a handshake until its turn; meanwhile no more are read."""
+        data = bytes(self._shared.buffer[:nbytes])
         if self._done.done():
             self._take(data)
             return
         assert self._transport is not None, "connection_made was first"
         self._transport.pause_reading()
-        self._handshakes.add(lambda: self._step(data))
+        self._shared.handshakes.add(lambda: self._step(data))
 
     def _step(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from socket import socket
@@ -101,7 +101,12 @@ def limits(load: Held) -> dict[str, dict[str, dict[str, object]]]:
 
 def _measure_held(load: Held, stage: Stage, name: str) -> Sample:
     free = _free(load, stage, stage.peers[name])
-    with stage.started(sluice_plan(limits(load))) as peer:
+    return {**measure_held(load, stage, stage.started(sluice_plan(limits(load)))), "free": free / load.rate * 100}
+
+
+def measure_held(load: Held, stage: Stage, starting: AbstractContextManager[RunningPeer]) -> Sample:
+    """Measure a Sluice whose limit holds the load; it runs as long as the measurement."""
+    with starting as peer:
         here, there = stage.producers(peer.port, load.connections, load.streams)
         silent = meters.resident_bytes(peer.pid)
         _pass_once(load, stage, here, there)
@@ -121,7 +126,6 @@ def _measure_held(load: Held, stage: Stage, name: str) -> Sample:
         "late": lateness(before, after, 0.99) * 1e3,
         **({"memory": (memory - empty) / held, "grown": (memory - silent) / held} if held else {}),
         "held": held / 1e6,
-        "free": free / load.rate * 100,
     }
 
 

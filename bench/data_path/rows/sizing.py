@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bench.data_path.proxies import SLUICE, RunningPeer
-from bench.data_path.rows import tls
+from bench.data_path.proxies import SLUICE, RunningPeer, sluice_plan
+from bench.data_path.rows import many_streams, tls
+from bench.data_path.rows.many_streams import Held
 from bench.data_path.rows.throughput import measure_paced, measure_sends
 from bench.data_path.stage import DataRow, Stage
 from bench.harness import Figure, Row, Sample
@@ -21,9 +22,13 @@ _HUNDRED_THOUSAND = 0.1
 """Of a million messages, for which the measurements say CPU seconds."""
 
 
+_HELD = Held(connections=10, streams=10, size=65_536, window_s=3.0, unit="bytes", rate=50_000_000)
+
+
 def rows() -> list[DataRow]:
     """List the rows."""
-    return [row for size in SIZES for sealed in (False, True) for row in _of_size(size, sealed=sealed)]
+    of_sizes = [row for size in SIZES for sealed in (False, True) for row in _of_size(size, sealed=sealed)]
+    return [*of_sizes, *(_held_row(sealed=sealed) for sealed in (False, True))]
 
 
 def _of_size(size: int, *, sealed: bool) -> Sequence[DataRow]:
@@ -56,5 +61,22 @@ def _row(size: int, load: str, name: str, measure: _Measure, *, sealed: bool) ->
         return {"cores": measure(stage, peer)["cpu"] * _HUNDRED_THOUSAND}
 
     figure = Figure("cores", "cores for 100,000 msg/s", digits=3)
-    legs = tls.BOTH.text if sealed else "plain"
-    return Row(f"sizing-{size}-{name}{'-tls' * sealed}", f"{size:,} B, {load}, {legs}", (figure,), measured, (SLUICE,))
+    text = f"{size:,} B, {load}, {_legs(sealed=sealed)}"
+    return Row(f"sizing-{size}-{name}{'-tls' * sealed}", text, (figure,), measured, (SLUICE,))
+
+
+def _held_row(*, sealed: bool) -> DataRow:
+    def measured(stage: Stage, _name: str) -> Sample:
+        plan = sluice_plan(many_streams.limits(_HELD))
+        if not sealed:
+            return many_streams.measure_held(_HELD, stage, stage.started(plan))
+        lines, at = tls.lines_on(stage, broker=True)
+        return many_streams.measure_held(_HELD, at, lines.started(plan, client=True, broker=True))
+
+    figure = Figure("memory", "memory grown, of the bytes held", " x", digits=2)
+    text = f"held entries of {_HELD.size:,} B, {_legs(sealed=sealed)}"
+    return Row(f"sizing-held{'-tls' * sealed}", text, (figure,), measured, (SLUICE,))
+
+
+def _legs(*, sealed: bool) -> str:
+    return tls.BOTH.text if sealed else "plain"

@@ -118,7 +118,7 @@ def _handshakes_row(count: int, at_once: int) -> DataRow:
 
 def _idle_row(count: int) -> DataRow:
     def measure(stage: Stage, name: str) -> Sample:
-        lines, at = _lines(stage), replace(stage, sink=_lines(stage).sink(broker=True))
+        lines, at = lines_on(stage, broker=True)
         with lines.started(stage.plans[name], client=True, broker=True) as peer:
             with crowd(at, peer.port, 1, 1):
                 before = meters.resident_bytes(peer.pid)
@@ -130,15 +130,16 @@ def _idle_row(count: int) -> DataRow:
     return Row("tls-idle", f"{BOTH.text}: {count:,} idle connections", figures, measure, PEERS, rounds=1)
 
 
-def _lines(stage: Stage) -> TlsLines:
+def lines_on(stage: Stage, *, broker: bool) -> tuple[TlsLines, Stage]:
+    """Return the lines with TLS, and the stage with the sink of those that reach the broker with it, or without."""
     if stage.tls is None:
         raise BenchError("peers with TLS are not wanted")
-    return stage.tls
+    return stage.tls, replace(stage, sink=stage.tls.sink(broker=broker))
 
 
 def peer_on(stage: Stage, name: str, legs: Legs) -> tuple[TlsLines, Stage, RunningPeer]:
     """Return the lines with TLS, the stage with their sink, and the peer with TLS on `legs`."""
-    lines = _lines(stage)
+    lines, at = lines_on(stage, broker=legs.broker)
     peer = lines.peer(stage.plans[name], client=legs.client, broker=legs.broker)
     settle(peer.pid)  # of the measurement before
-    return lines, replace(stage, sink=lines.sink(broker=legs.broker)), peer
+    return lines, at, peer
