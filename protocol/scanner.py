@@ -31,7 +31,7 @@ from protocol.frames import (
     MalformedFrame,
     TooManyMessages,
 )
-from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_in_metadata, metadata_in, read_command, u32
+from protocol.walk import NUM_MESSAGES, OWNER, message_count, messages_after, read_command, u32
 
 TAIL: Final = 0
 """The `kind` of a piece that continues the frame of the chunk before."""
@@ -281,12 +281,6 @@ def layout_of(data: bytes, at: i64, end: i64) -> SendLayout | None:
 
 
 MOST_MESSAGES: Final = 2**31 - 1
-_ONE_STEP: Final = 256
-"""Bytes of a command, or of metadata, that are one step with the frame's head."""
-_STEP_BITS: Final = 6
-"""Of more bytes each 64 are a step: they may be thirty fields."""
-_STEPS_OF_PIECE: Final = 12
-"""Steps that take as long as to handle a frame by itself."""
 FREE_COMMAND: Final = 128
 """Bytes of a SEND command that no limit is charged, as a broker charges none. A command with all fields that clients
 set has about 100. Bytes beyond are unknown fields, in which a client could send as much as in payloads."""
@@ -302,8 +296,6 @@ class Heads:
         size: Metered bytes: those after the command, which the broker meters, and of a SEND command those beyond
             FREE_COMMAND.
         command_end: Position at which the command ends; it begins HEAD bytes after the frame's begin.
-        steps: What was done since the caller set it to 0, in units of some 0.1 µs: about one for each frame that was
-            looked at by itself.
 
     Args:
         payload_kind: The metered command: SEND (from a client) or MESSAGE (from a broker).
@@ -329,7 +321,6 @@ class Heads:
         self.messages: i64 = 0
         self.size: i64 = 0
         self.command_end: i64 = 0
-        self.steps: i64 = 0
         self._payload: i64 = payload_kind
         self._max_command: i64 = MOST_COMMAND if payload_kind == SEND else 1 << 32
         self._excess: list[tuple[int, int]] = []
@@ -361,7 +352,6 @@ class Heads:
         have: i64 = end - at
         if have < HEAD:
             return -HEAD
-        self.steps += 1
         head: i64 = read_i64_be(data, at)
         length: i64 = (head >> 32 & 0xFFFFFFFF) + 4
         if length > self.max_size:
@@ -408,7 +398,6 @@ class Heads:
         """Parse the frame at `at`, whose command has arrived, field by field; return the result of `read`."""
         self._fits = False
         command: i64 = at + HEAD
-        self._count_steps(self.command_end - command)
         kind, owner, messages = read_command(data, command, self.command_end, self._payload)
         self.kind = kind
         self.owner = owner
@@ -427,20 +416,11 @@ class Heads:
                 self._may_learn = False  # layouts that alternate would be learnt for nothing
                 self._layout = layout_of(data, command, self.command_end) or self._layout
             return length
-        metadata, metadata_end = metadata_in(data, self.command_end, end, at + length)
-        if metadata_end < 0:
-            return metadata_end + at
-        self._count_steps(metadata_end - metadata)
-        self.messages = messages_in_metadata(data, metadata, metadata_end)
+        self.messages = messages_after(data, self.command_end, end, at + length)
         if self.messages > self.max_messages:
             self._excess.append((self.owner, self.messages))
             self.messages = self.max_messages
-        return length
-
-    def _count_steps(self, size: i64) -> None:
-        """Count the steps, beyond the frame's own, for so many bytes of fields."""
-        if size > _ONE_STEP:
-            self.steps += size >> _STEP_BITS
+        return length if self.messages > 0 else self.messages + at
 
 
 MOST_OWNERS: Final = 4096
@@ -643,7 +623,6 @@ class FrameScanner:
                 piece.messages = heads.messages
                 piece.size = heads.size
             pieces.append(piece)
-            heads.steps += _STEPS_OF_PIECE
             at = stop
         self._rest = at - end if at > end else 0
         heads.report_excess()

@@ -267,24 +267,24 @@ def _ids(data: bytes, at: i64, end: i64, owner: i64, third: i64, is_strict: bool
     return owner, third
 
 
-def metadata_in(data: bytes, at: i64, end: i64, frame_end: i64) -> tuple[i64, i64]:
-    """Return where the metadata of a MESSAGE frame whose command ends at `at` begins, and where it ends.
+def messages_after(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:
+    """Return the number of messages of a MESSAGE frame whose command ends at `at`.
 
-    Broker entry metadata and a checksum may precede the metadata. If bytes are missing, the second position is minus
-    the one up to which they must arrive.
+    Broker entry metadata and a checksum may precede the metadata. If bytes are missing, returns minus the position up
+    to which they must arrive.
 
     Raises:
         MalformedFrame: If the frame has no metadata, or less than it says.
     """
     at = _metadata_at(data, at, end, frame_end)
     if at < 0:
-        return 0, at
+        return at
     if end - at < 4:
-        return 0, -(at + 4)
+        return -(at + 4)
     metadata_end: i64 = at + 4 + u32(data, at)
     if metadata_end > frame_end:
         raise MalformedFrame("the metadata of a MESSAGE is longer than its frame")
-    return at + 4, -metadata_end if metadata_end > end else metadata_end
+    return -metadata_end if metadata_end > end else messages_in_metadata(data, at + 4, metadata_end)
 
 
 def _metadata_at(data: bytes, at: i64, end: i64, frame_end: i64) -> i64:

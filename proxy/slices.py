@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from limiter.activity import ignore_standstill
-from proxy.counters import CONNECTIONS_WORK, UNNAMED_WORK, Counters
-from proxy.timers import Heartbeat, Lateness
+from proxy.counters import CONNECTIONS_WORK, READS_WORK, UNNAMED_WORK, Counters
+from proxy.timers import Heartbeat, Lateness, ReadTurn
 
 T = TypeVar("T")
 
@@ -43,8 +43,6 @@ class Work(StrEnum):
     """Commands of clients and brokers, except those that come with messages."""
     ENTRIES = "entries"
     """Entries of many streams in one read."""
-    FRAMES = "frames"
-    """Many small frames in one read."""
     RELEASES = "releases"
     """Held entries whose limiter has tokens again."""
     REQUESTS = "requests"
@@ -72,7 +70,6 @@ AT_ONCE: Final = {
     Work.BLOCKS: 50,
     Work.COMMANDS: 30,  # to open a stream takes up to 0.1 ms; long commands are several units (`units_of_command`)
     Work.ENTRIES: 400,  # at ten levels, the first of a stream in an interval takes 15 µs
-    Work.FRAMES: 16_000,  # steps of the scanner (`Heads.steps`): thousands of acknowledgements, without a payload
     Work.RELEASES: 100,
     Work.REQUESTS: 50,
     Work.SCRAPES: 50,
@@ -135,9 +132,7 @@ class Slices:
         longest_ns: The longest time that each kind of work took in one turn; `_RecentPeaks` begins it again.
         lateness: Counts late timers, and names the kind of work to which each is due.
         heartbeat: Notes how late the loop is.
-        has_read_enough: Whether the frames that were read have used up this turn: large reads wait for another one.
-        is_read_by_turns: Whether they have used up this turn or the one before: each read of many frames is followed
-            by those of other connections.
+        reads: The time of large reads in this turn.
     """
 
     def __init__(
@@ -147,7 +142,7 @@ class Slices:
         on_standstill: Callable[[int], None] = ignore_standstill,
     ) -> None:
         self.longest_ns: dict[Work, int] = {}
-        self.has_read_enough = self.is_read_by_turns = False
+        self.reads = ReadTurn(clock)
         self.lateness = Lateness(counters, self._held_by, on_standstill)
         self.heartbeat = Heartbeat(self.lateness.beat_fired, clock)
         self._counters = counters
@@ -203,12 +198,6 @@ class Slices:
         """Count units that the caller has done against the budget that this kind of work has for itself."""
         self._own[work] = self._own.get(work, 0) + units
         self._arm()
-
-    def charge_frames(self, units: int, spent_ns: int) -> None:
-        """Count a read of many frames, which took so many nanoseconds."""
-        self._charge(Work.FRAMES, spent_ns)
-        if not self.take_own(Work.FRAMES, units):
-            self.has_read_enough = self.is_read_by_turns = True
 
     def left_own(self, work: Work) -> int:
         """Return the units that are left of the budget that this kind of work has in each turn for itself."""
@@ -280,6 +269,8 @@ class Slices:
         work = max(spent, key=lambda each: spent[each], default=None)
         if work is not None and 2 * spent[work] >= late_ns:
             return work
+        if 2 * self.reads.lately() >= late_ns:
+            return READS_WORK
         return CONNECTIONS_WORK if 2 * _READ_NS * self.heartbeat.reads() >= late_ns else UNNAMED_WORK
 
     def _add(self, work: Work, piece: _Piece, *, later: bool = False) -> None:
@@ -302,7 +293,6 @@ class Slices:
         own = sum(units * _BUDGET // AT_ONCE[work] for work, units in self._own.items())
         self._done += _BUDGET - self._left + own
         self._left = _BUDGET
-        self.has_read_enough, self.is_read_by_turns = False, self.has_read_enough
         self._own.clear()
         if self._done >= _BUDGET:
             self._done = 0

@@ -29,7 +29,7 @@ from proxy.runtime import Tasks
 from proxy.session.keep_alive import set_options
 from proxy.slices import CallsInSlices, Slices, Work
 
-_READ = 16 * 1024
+LONGEST_READ = 16 * 1024
 """Most bytes of a read: 256 connections that have 256 KiB each would make a turn of their copies alone."""
 _PIECE, _BYTES = 512, 128
 """Bytes that aiohttp gets at once, and in one unit of work: 128 bytes hold at most 21 chunks of a body."""
@@ -55,7 +55,7 @@ class Connections:
         self.patience_s = patience_s
         self.slices = slices
         self.handshakes = CallsInSlices(slices, Work.HANDSHAKES)
-        self.buffer = memoryview(bytearray(_READ))
+        self.buffer = memoryview(bytearray(LONGEST_READ))
         """All connections are read into this."""
         self._most = most
         self._refused = refused

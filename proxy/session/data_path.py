@@ -50,13 +50,6 @@ MOST_STREAMS: Final = 100
 FEW_STREAMS: Final = 8
 """Streams that one read may name in any case, however many those of all connections have named in this turn."""
 _ENTRIES: Final = Work.ENTRIES
-FEW_STEPS: Final = 256
-"""Steps of the scanner (`Heads.steps`) for one read that nobody counts: some 30 µs."""
-MANY_STEPS: Final = 8000
-"""Steps for one read, about a millisecond, after which other connections are read first."""
-LARGE_READ: Final = 4096
-"""Bytes of a read from which on it waits for another turn where frames have used up this one: to look at fewer takes
-no longer than to set them aside."""
 _COUNTED: Final = 4096
 """Bytes of an incomplete frame from which on its memory is counted: most chunks end with a few."""
 
@@ -397,8 +390,6 @@ class DataPath(Receiver):
         self._kept = 0
         self._partial: PartialEntry | None = None
         self._is_skipping = False
-        self._is_unread = False
-        """What is set aside is a read, or several, at which nothing has looked yet."""
         self._begun = 0
         """Entries that were their streams' first of an interval, since their streams were last counted."""
 
@@ -408,25 +399,12 @@ class DataPath(Receiver):
         Raises:
             ProtocolError: If the peer broke the protocol; nothing more can be fed.
         """
-        if self.backlog:  # reading is paused: these bytes come after those that were set aside
-            self._set_aside(self.backlog + data[:size])
-        elif size < LARGE_READ or self._slices is None or not self._slices.has_read_enough or not self._yields():
-            self._take_read(data, size, has_turn=False)
-        else:
-            self._is_unread = True
-            self._set_aside(data[:size])
-
-    def _yields(self) -> bool:
-        """Let other connections go first, and return whether this one is paused: one that is closing is not."""
-        self.passes = False
-        self._source.yield_turn()
-        return self._source.is_throttled()
-
-    def _take_read(self, data: bytes, size: int, *, has_turn: bool) -> None:
-        """Take bytes read; `has_turn` as in `_feed_cut`."""
         now = self._clock()
         scanner, sent = self.scanner, self._sent
-        scanner.heads.steps = 0
+        if self.backlog:  # reading is paused: these bytes come after those that were set aside
+            self._set_aside(self.backlog + data[:size])
+            self._count_kept(scanner.kept)
+            return
         is_free_to_pass = self._partial is None and not self._is_skipping and not self.writer.waiting
         holds_entries = self.memory.is_any
         self.passes = (
@@ -445,39 +423,16 @@ class DataPath(Receiver):
             if self._receipts is not None:
                 self._receipts.answered_in_chunk(scanner.receipts)
         else:
-            self._feed_cut(data, size, now, has_turn=has_turn)
+            self._feed_cut(data, size, now)
         self._count_kept(scanner.kept)
-        if scanner.heads.steps >= FEW_STEPS:
-            self._count_steps(scanner.heads.steps, self._clock() - now if self.passes else 0, has_turn=has_turn)
-
-    def _count_steps(self, steps: int, spent_ns: int, *, has_turn: bool) -> None:
-        """Count what a read took against this turn of the loop; much of it gives others the next one.
-
-        `spent_ns` is the time that nobody has measured: frames that were cut are measured by their kinds.
-        """
-        if self._slices is not None:
-            self._slices.charge_frames(steps, spent_ns)
-            if steps >= MANY_STEPS or self._slices.is_read_by_turns:
-                self.passes = False
-                if not has_turn:
-                    self._source.yield_turn()
 
     def resume(self) -> None:
         """Process the bytes that a pause left over."""
         chunk = self.backlog
-        if not chunk:
-            return
-        self._set_aside(b"")
-        if self._is_unread:
-            self._is_unread = False
-            self._take_read(chunk, len(chunk), has_turn=True)
-            return
-        heads = self.scanner.heads
-        heads.steps = 0
-        self._feed_cut(chunk, len(chunk), self._clock(), has_turn=True)
-        self._count_kept(self.scanner.kept)
-        if heads.steps >= FEW_STEPS:
-            self._count_steps(heads.steps, 0, has_turn=True)
+        if chunk:
+            self._set_aside(b"")
+            self._feed_cut(chunk, len(chunk), self._clock(), has_turn=True)
+            self._count_kept(self.scanner.kept)
 
     def writable(self, is_writable: bool) -> None:  # noqa: FBT001 - the new state
         """Record that the peer at the writing end takes no more bytes, or does again."""

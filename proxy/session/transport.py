@@ -29,6 +29,7 @@ from proxy.read_scheduler import AddressGroup, ReadScheduler, ResumeQueue
 from proxy.runtime import Heap
 from proxy.session.keep_alive import Vitals, set_options, vitals_of
 from proxy.slices import Slices, Work
+from proxy.timers import LARGE_READ
 from proxy.tls.transport import MOST_RECORDS, TlsBuffers, TlsFailure, TlsTransport
 
 LEAST_READ: Final = 256 * 1024
@@ -98,8 +99,8 @@ class PauseReason(StrEnum):
     WRITE_BUFFER = "write_buffer"
     """The other peer does not take the bytes read."""
     TURN = "turn"
-    """The peer sent many small frames or many bytes in a row, or many may be read on at once, or peers have sent more
-    small frames than a turn of the loop has time for: others go first."""
+    """The peer sent many small frames or many bytes in a row, many may be read on at once, or peers have sent more than
+    a turn of the loop has time for: others go first."""
     REPLIES = "replies"
     """The client does not take the proxy's own answers, or the broker does not end the frame that is before them."""
 
@@ -521,6 +522,7 @@ class TransportContext:
     Attributes:
         heap: Gives memory back to the system; called when much comes free.
         heartbeat: Notes how late the loop is while it reads.
+        turn: The time of large reads in this turn of the loop.
         line: The queue of connections that wait to be read on.
         buffer: The memory that all connections read into.
         reads: Shares the turns of the loop among the addresses of clients.
@@ -528,7 +530,7 @@ class TransportContext:
         unsent: Watches whether clients take the bytes sent to them.
     """
 
-    __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "heartbeat", "line", "reads", "unsent")
+    __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "heartbeat", "line", "reads", "turn", "unsent")
 
     def __init__(self, counters: Counters, slices: Slices) -> None:
         self._slices = slices
@@ -537,7 +539,8 @@ class TransportContext:
             partial(slices.measure, Work.MEMORY),
             is_freeing=lambda: slices.waiting(Work.ENDINGS) > 0 or slices.waiting(Work.LINES) > 0,
         )
-        self.line = ResumeQueue()
+        self.turn = slices.reads
+        self.line = ResumeQueue(self.turn.fitting)
         self.reads = ReadScheduler(counters)
         self.buffer = ReadBuffer()
         self.coalescer = WriteCoalescer()
@@ -559,8 +562,11 @@ class TransportContext:
 
 
 FULL_READS: Final = 8
-"""Full reads in a row, each of the longest kind or with bytes that do not pass at once, after which others are read."""
+"""Full reads in a row, each of the longest kind or with bytes that do not pass at once, after which others are read;
+and large reads that a connection has while others wait."""
 
+SLOW_NS: Final = 1_000_000
+"""Nanoseconds of a read after which the next ones are of the shortest kind."""
 _TURN = frozenset({PauseReason.TURN})
 _OF_MANY = frozenset({PauseReason.HOLD_CONNECTION, PauseReason.HOLD_PROCESS})
 """Reasons that end for many connections in one turn of the loop, when tokens come."""
@@ -655,9 +661,12 @@ class PeerTransport(Throttled):
         "_full_reads",
         "_heartbeat",
         "_is_at_end",
+        "_kept",
+        "_large_reads",
         "_line",
         "_step",
         "_transport",
+        "_turn",
         "bytes_read",
         "group",
         "has_kept",
@@ -678,9 +687,14 @@ class PeerTransport(Throttled):
         self.owner = owner
         self._line = shared.line
         self._heartbeat = shared.heartbeat
+        self._turn = shared.turn
         self._buffer = shared.buffer
         self._step = 0
         self._full_reads = 0
+        self._large_reads = 0
+        """Large reads, while others wait, since this connection last let them go first."""
+        self._kept = b""
+        """Bytes that were read when the time of the turn was used up, and that go on when this connection's comes."""
         self._is_at_end = False
         self._transport: asyncio.Transport | None = None
         self._abort_timer: asyncio.TimerHandle | None = None
@@ -773,13 +787,49 @@ class PeerTransport(Throttled):
 
     def take(self, data: bytes, size: int) -> None:
         """Pass on the first `size` bytes of `data`, read now or before there was a receiver."""
-        if self.receiver is None:
+        receiver = self.receiver
+        if receiver is None:
             self.owner.arrived(self, data[:size])
-            return
+        elif self._kept:  # TLS has opened more before it was paused
+            self._keep(data, size)
+        elif size < LARGE_READ:
+            self._feed(receiver, data, size)
+        elif self._turn.is_over and self._turn.has_room and self._waits():
+            self._keep(data, size)
+        else:
+            self._feed_large(receiver, data, size)
+
+    def _keep(self, data: bytes, size: int) -> None:
+        self._kept += data[:size]
+        self._turn.keep(size)
+
+    def _drop_kept(self) -> bytes:
+        kept, self._kept = self._kept, b""
+        self._turn.keep(-len(kept))
+        return kept
+
+    def _feed(self, receiver: Receiver, data: bytes, size: int) -> None:
         try:
-            self.receiver.feed(data, size)
+            receiver.feed(data, size)
         except ProtocolError as error:
             self.owner.broke_protocol(self, error)
+
+    def _waits(self) -> bool:
+        """Let others go first, and return whether reading is paused: that of an ending connection is not."""
+        self.yield_turn()
+        return bool(self.pause_reasons)
+
+    def _feed_large(self, receiver: Receiver, data: bytes, size: int) -> None:
+        turn = self._turn
+        began = turn.begin()
+        self._feed(receiver, data, size)
+        if turn.end(began) >= SLOW_NS:
+            receiver.passes = False
+        if (turn.is_tight or self._line.is_any) and not self.pause_reasons:
+            self._large_reads += 1
+            if self._large_reads >= FULL_READS or not receiver.passes:
+                self._large_reads = 0
+                self.yield_turn()
 
     def pause_writing(self) -> None:
         """Called by the loop when the write buffer is full."""
@@ -803,6 +853,7 @@ class PeerTransport(Throttled):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop when the connection is gone."""
         self._note_read()
+        self._drop_kept()
         self._leave_group()
         self._transport = None
         self.writer.shut()
@@ -872,6 +923,10 @@ class PeerTransport(Throttled):
         is_stopped = len(self.pause_reasons) > 1
         self.unthrottle(PauseReason.TURN)
         return not is_stopped
+
+    def is_light(self) -> bool:
+        """Return whether the bytes read last went on at once, as they came."""
+        return self.receiver is not None and self.receiver.passes
 
     def has_left(self) -> bool:
         """Return whether the peer has closed or reset the connection, also one that is not read."""
@@ -943,6 +998,7 @@ class PeerTransport(Throttled):
         self.writer.flush()
         self.writer.shut()
         self._line.leave(self)
+        self._drop_kept()
         self.receiver = None
         transport = self._transport
         if transport is not None and self._abort_timer is None:
@@ -961,6 +1017,7 @@ class PeerTransport(Throttled):
             self.close(patience)
             return
         self._line.leave(self)
+        self._drop_kept()
         self.receiver = None
         self.writer.end_at_once()
         self.write_eof()
@@ -998,4 +1055,8 @@ class PeerTransport(Throttled):
         elif not self._line.goes_first(self):
             self.throttle(PauseReason.TURN)
             return
-        self.owner.read_on(self)
+        if self._kept:
+            kept = self._drop_kept()
+            self.take(kept, len(kept))
+        if not self.pause_reasons:
+            self.owner.read_on(self)

@@ -27,7 +27,6 @@ from tests.proxy.fleet.hub import Hub, HubLink
 from tests.proxy.identity.keys import token_files
 from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.test_longest_turn import ONE_A_SECOND, change, with_producers
-from tests.proxy.test_many_frames import ack
 from tests.proxy.test_tls_records import Line
 from tests.proxy.tls import Authorities
 from tests.proxy.wire import PING, connect, producer, send
@@ -81,12 +80,6 @@ def streams_send_at_once(world: World) -> None:
     client, _ = with_producers(world, 20, waiting=False)
     world.counters.work_ns.clear()
     client >> [send(0, number) for number in range(20)]
-
-
-def thousand_acknowledgements_come(world: World) -> None:
-    client, _ = publisher(world)
-    world.counters.work_ns.clear()
-    client >> [ack() for _ in range(1000)]
 
 
 def entries_are_released(world: World) -> None:
@@ -184,7 +177,6 @@ CASES: list[tuple[Work, Callable[[Path], Done]]] = [
     (Work.COMMANDS, partial(in_world, client_opens_a_stream)),
     (Work.COMMANDS, partial(in_world, client_greets)),
     (Work.ENTRIES, partial(in_world, streams_send_at_once)),
-    (Work.FRAMES, partial(in_world, thousand_acknowledgements_come)),
     (Work.RELEASES, partial(in_world, entries_are_released)),
     (Work.MEMORY, partial(in_world, memory_is_given_back)),
     (Work.MEMORY, all_objects_are_searched),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.admin import listener
-from proxy.admin.listener import AdminConnection, Connections
+from proxy.admin.listener import LONGEST_READ, AdminConnection, Connections
 from proxy.admin.refusals import RefusalLog
 from proxy.counters import Counters
 from proxy.slices import AT_ONCE, Slices, Work
@@ -99,9 +99,9 @@ class Room:
         assert self.accepted.socket is sock
         self.accepted.transport.connect(factory())
 
-    async def secured(self, protocol: Any, sock: Any, _context: Any, patience_s: float, _handshakes: Any) -> None:
+    async def secured(self, protocol: Any, sock: Any, _context: Any, shared: Connections) -> None:
         client = self.accepted
-        assert (client.socket, patience_s) == (sock, PATIENCE_S)
+        assert (client.socket, shared) == (sock, self.all)
         client.outcome = self.loop.create_future()
         await client.outcome
         client.transport.connect(protocol)
@@ -324,12 +324,13 @@ def test_end_that_comes_with_much_follows_it(make_room) -> None:
     client = Client(room)
 
     def speak_and_end() -> None:
-        client.connection.data_received(bytes(100_000))
+        client.connection.get_buffer(-1)[:] = bytes(LONGEST_READ)
+        client.connection.buffer_updated(LONGEST_READ)
         assert client.connection.eof_received()
 
     room.loop.run(speak_and_end)
     assert client.inner.said[-2:] == ["end", "lost"]
-    assert sum(len(said) for said in client.inner.said if isinstance(said, bytes)) == 100_000
+    assert sum(len(said) for said in client.inner.said if isinstance(said, bytes)) == LONGEST_READ
 
 
 def test_aiohttp_that_pauses_is_read_on_when_it_wants(make_room) -> None:

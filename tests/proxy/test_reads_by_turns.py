@@ -1,13 +1,14 @@
-"""However many small frames peers send at once, a turn of the loop looks at few of them, and each peer has turns."""
+"""However much peers send at once, a turn of the loop looks at few reads, and each peer has turns."""
 
+import itertools
 from collections.abc import Callable
-from itertools import pairwise
 
 import pytest
 
 from protocol.commands import SIZES, encode, encode_with_payload
 from protocol.pulsar_pb2 import BaseCommand, CommandAck, CommandMessage, MessageIdData
 from proxy.session.transport import LEAST_READ
+from proxy.timers import TURN_NS
 from tests.proxy.conversation import Peer, World, consumer, publisher
 from tests.proxy.wire import flow, message, receipt, send, sends, varint
 
@@ -16,8 +17,10 @@ PEERS = 12
 """Connections of one address that is not crowded."""
 READS = 3
 """Full reads that each of them sends at once."""
-MOST = 6
-"""Full reads that one turn may look at."""
+READ_NS = 500_000
+"""What each read takes."""
+MOST = TURN_NS // READ_NS + 2
+"""Full reads that one turn may look at: the last one, and that of the connection whose turn has come, are beyond."""
 SMALL_FIELDS = (varint(90 << 3) + b"\0") * 20_000
 
 
@@ -48,6 +51,7 @@ FRAMES: dict[str, tuple[str, bytes]] = {
     "long acknowledgements": ("client", long_ack()),
     "permits": ("client", flow(1)),
     "entries": ("client", two_layouts()),
+    "large entries": ("client", send(1, size=60_000)),
     "receipts": ("broker", receipt(0)),
     "deliveries": ("broker", message(0, size=0)),
     "long metadata": ("broker", long_metadata()),
@@ -58,6 +62,12 @@ FRAMES: dict[str, tuple[str, bytes]] = {
 def passed_to(peer: Peer) -> int:
     """Return the bytes that were written to a peer, be they on their way."""
     return len(peer.transport.written) + len(peer.transport.on_its_way)
+
+
+def tick(world: World) -> None:
+    """Let each large read take READ_NS."""
+    ticks = itertools.count(0, READ_NS)
+    world.engine.slices.reads._clock = lambda: next(ticks)
 
 
 class Crowd:
@@ -81,6 +91,7 @@ class Crowd:
         ends = [(client, broker) if side == "client" else (broker, client) for client, broker in pairs]
         self.sent = frame * (READS * LEAST_READ // len(frame) + 1)
         self.turns: list[list[int]] = []
+        tick(world)
         self._world = world
         self._from = [sender for sender, _ in ends]
         self._to = [taker for _, taker in ends]
@@ -154,6 +165,7 @@ def test_entries_that_are_cut_are_few_in_a_turn(make_world: Make) -> None:
     """All producers are at their limit: each entry is held by itself."""
     world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 1}}}})
     pairs = [publisher(world) for _ in range(PEERS)]
+    tick(world)
     offered = [0]
 
     def turned() -> None:
@@ -166,4 +178,4 @@ def test_entries_that_are_cut_are_few_in_a_turn(make_world: Make) -> None:
     world.loop.turned = turned
     world.loop.run(come)
     assert offered[-1] == 1000 * PEERS
-    assert max(now - before for before, now in pairwise(offered)) <= 2000
+    assert max(now - before for before, now in itertools.pairwise(offered)) <= 2000
