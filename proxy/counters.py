@@ -20,8 +20,8 @@ class Words(Counter[str]):
 
 UNNAMED_WORK = "unnamed"
 """The label of a late timer that nothing explains: the event loop itself, or the machine."""
-READS_WORK = "reads"
-"""The label of a late timer that reads of 4 KiB or more explain, and the messages in them."""
+SLOW_READS_WORK = "slow_reads"
+"""The label of a late timer that slow reads explain: small frames, each of which is looked at."""
 CONNECTIONS_WORK = "connections"
 """The label of a late timer that many connections explain, each of which was read, or lost, in a moment."""
 

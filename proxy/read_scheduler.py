@@ -305,39 +305,28 @@ class ResumedReader(Protocol):
     def turn_came(self) -> bool:
         """Read on if no other reason not to read exists by now; return whether reading goes on."""
 
-    def is_light(self) -> bool:
-        """Return whether the bytes read last went on at once: others may be read in the same turn of the loop."""
-
-
-def _one() -> int:
-    return 1
-
 
 _MOST_STOPPED: Final = 32
 """Connections that are stopped again, or gone, and are looked at in one turn of the loop."""
 
 
 class ResumeQueue:
-    """Resumes few connections in each turn of the loop, where many may be read again at the same moment.
+    """Resumes connections one in each turn of the loop, where many may be read again at the same moment.
 
     There is one queue in a process. When a tenant has room again, all its connections may be read on. Each read gives
     up to 256 KiB, up to 2 MiB in a row where not all passes (`FULL_READS`), and each entry is held by itself. If all
     connections were read in the same turn, timers would fire late, and most of the bytes would find no room.
 
         reasons gone ─▶ no connection waits ─▶ read on at once
-                    └─▶ else it waits ─▶ its turn ─▶ read on: one in each turn of the loop, or several whose bytes pass
+                    └─▶ else it waits ─▶ its turn ─▶ read on
                                               └─▶ stopped again: next time it goes before those that were not
 
     Client addresses have turns: 400 busy clients of one address delay a client of another address by one turn only.
     Within an address the connections that were stopped again go first: so the last connection of an address is not
     always the one for which no room is left.
-
-    Args:
-        fitting: Returns the number of connections whose bytes pass that may be read in one turn of the loop.
     """
 
-    def __init__(self, fitting: Callable[[], int] = _one) -> None:
-        self._fitting = fitting
+    def __init__(self) -> None:
         self._row: ByTurns[ResumedReader] = ByTurns()
         self._in_row: set[ResumedReader] = set()
         self._waiting: set[ResumedReader] = set()
@@ -348,7 +337,7 @@ class ResumeQueue:
 
     @property
     def is_any(self) -> bool:
-        """True if connections wait: those which are read have to make room for them."""
+        """True if connections wait."""
         return bool(self._waiting)
 
     def goes_first(self, reader: ResumedReader) -> bool:
@@ -382,17 +371,14 @@ class ResumeQueue:
             self._is_busy = False
             return
         self._begin_turn()  # before anything that may fail
-        left = self._fitting()
         for _ in range(_MOST_STOPPED):
-            if not self._row or left <= 0:
+            if not self._row or self._has_its_turn():
                 return
-            reader = self._row.pop()
-            self._in_row.discard(reader)
-            if self._has_its_turn(reader):
-                left = left - 1 if reader.is_light() else 0
 
-    def _has_its_turn(self, reader: ResumedReader) -> bool:
-        """Return whether a connection used its turn; one that is stopped again, or gone, costs others none."""
+    def _has_its_turn(self) -> bool:
+        """Return whether the first connection used its turn; one that is stopped again, or gone, costs others none."""
+        reader = self._row.pop()
+        self._in_row.discard(reader)
         if reader not in self._waiting:
             return False
         self._waiting.discard(reader)

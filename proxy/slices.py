@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any, Final, Generic, TypeVar
 
 from limiter.activity import ignore_standstill
-from proxy.counters import CONNECTIONS_WORK, READS_WORK, UNNAMED_WORK, Counters
-from proxy.timers import Heartbeat, Lateness, ReadTurn
+from proxy.counters import CONNECTIONS_WORK, SLOW_READS_WORK, UNNAMED_WORK, Counters
+from proxy.timers import Heartbeat, Lateness, SlowReads
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class Slices:
         longest_ns: The longest time that each kind of work took in one turn; `_RecentPeaks` begins it again.
         lateness: Counts late timers, and names the kind of work to which each is due.
         heartbeat: Notes how late the loop is.
-        reads: The time of large reads in this turn.
+        slow_reads: The time of slow reads in this turn.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Slices:
         on_standstill: Callable[[int], None] = ignore_standstill,
     ) -> None:
         self.longest_ns: dict[Work, int] = {}
-        self.reads = ReadTurn(clock)
+        self.slow_reads = SlowReads(clock)
         self.lateness = Lateness(counters, self._held_by, on_standstill)
         self.heartbeat = Heartbeat(self.lateness.beat_fired, clock)
         self._counters = counters
@@ -269,8 +269,8 @@ class Slices:
         work = max(spent, key=lambda each: spent[each], default=None)
         if work is not None and 2 * spent[work] >= late_ns:
             return work
-        if 2 * self.reads.lately() >= late_ns:
-            return READS_WORK
+        if 2 * self.slow_reads.lately() >= late_ns:
+            return SLOW_READS_WORK
         return CONNECTIONS_WORK if 2 * _READ_NS * self.heartbeat.reads() >= late_ns else UNNAMED_WORK
 
     def _add(self, work: Work, piece: _Piece, *, later: bool = False) -> None:

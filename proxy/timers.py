@@ -115,26 +115,21 @@ class TimedScheduler(Scheduler):
 
 LARGE_READ: Final = 4096
 """Bytes of a read from which on its time counts, and it may wait: to take fewer is no dearer than to keep them."""
-TURN_NS: Final[i64] = 5_000_000
-"""Nanoseconds that large reads may take in one turn of the loop before the next ones wait."""
+_SLOW_NS: Final[i64] = 1
+"""Nanoseconds for a byte from which on a read is slow. Messages of 100 B take half of that, acknowledgements twice."""
+TURN_NS: Final[i64] = 2_000_000
+"""Nanoseconds that slow reads may take in one turn of the loop before the next ones wait."""
 MOST_KEPT: Final = 16 * 1024 * 1024
 """Bytes of reads that wait for another turn at which further ones are taken at once."""
-_MEAN_BITS: Final[i64] = 4
-"""The latest read counts a sixteenth in the mean time of a read."""
-_LEAST_NS: Final[i64] = 50_000
-"""Nanoseconds that a read takes at least where reads are counted ahead."""
-_NOTED_NS: Final[i64] = 1_000_000
-"""Nanoseconds after which the end of the turn is awaited: to do so in each turn would cost a busy connection much."""
 
 
-class ReadTurn:
-    """The time that large reads of all connections have taken in this turn of the loop.
+class SlowReads:
+    """The time that slow reads of all connections have taken in this turn of the loop.
 
     The loop reads all connections that can be read before it does anything else. Thirty that have sent 256 KiB of
-    acknowledgements each make a turn of 30 ms. So:
+    acknowledgements each make a turn of 30 ms, as each frame is looked at. So:
 
-        the reads have taken TURN_NS ─▶ further large ones are kept, and go on by turns, as many in each turn of the
-                                        loop as fit into TURN_NS
+        slow reads have taken TURN_NS ─▶ further large reads are kept, and go on by turns, one in each turn of the loop
 
     Args:
         clock: Monotonic nanoseconds.
@@ -154,41 +149,31 @@ class ReadTurn:
         self._clock = clock
         self._spent: i64 = 0
         self._spent_before: i64 = 0
-        self._mean: i64 = TURN_NS
         self._is_awaited = False
 
     def begin(self) -> i64:
         """Return the time at which a large read begins, for `end`."""
         return self._clock()
 
-    def end(self, began: i64) -> i64:
-        """Count a large read, and return the nanoseconds that it took."""
+    def end(self, began: i64, size: i64) -> bool:
+        """Count a read of `size` bytes if it was slow, and return whether it was."""
         took: i64 = self._clock() - began
+        if took < size * _SLOW_NS:
+            return False
         self._spent += took
-        self._mean += (took - self._mean) >> _MEAN_BITS
-        if self._spent >= _NOTED_NS:
-            if not self._is_awaited:
-                self._await_end()
-            if self._spent >= TURN_NS:
-                self.is_over = self.is_tight = True
-        return took
+        if not self._is_awaited:
+            self._await_end()
+        if self._spent >= TURN_NS:
+            self.is_over = self.is_tight = True
+        return True
 
     def keep(self, more: int) -> None:
         """Count bytes (negative: fewer) of a read that waits."""
         self.kept += more
         self.has_room = self.kept < MOST_KEPT
 
-    def fitting(self) -> int:
-        """Return the number of connections that may be read again beside those of the turn before.
-
-        All together take half of a turn if their reads take as long as the latest ones: so hardly any has to be kept,
-        which costs a copy.
-        """
-        room: i64 = TURN_NS // 2 - self._spent_before
-        return max(1, room // max(self._mean, _LEAST_NS)) if room > 0 else 0
-
     def lately(self) -> int:
-        """Return the nanoseconds that large reads have taken in this turn and in the one before."""
+        """Return the nanoseconds that slow reads have taken in this turn and in the one before."""
         return self._spent + self._spent_before
 
     def _await_end(self) -> None:

@@ -21,7 +21,7 @@ from proxy.admin.refusals import RefusalCause
 from proxy.admin.shared_work import SharedWork
 from proxy.admission_control import BoundName
 from proxy.block_rules import Kind
-from proxy.counters import CONNECTIONS_WORK, LATENESS_NS, READS_WORK, UNNAMED_WORK, Counters
+from proxy.counters import CONNECTIONS_WORK, LATENESS_NS, SLOW_READS_WORK, UNNAMED_WORK, Counters
 from proxy.degraded import CAUSES, DegradedStates
 from proxy.fleet.link import LinkCounts, LinkState
 from proxy.fleet.policy_topic import PolicyTopic, TopicState
@@ -247,10 +247,10 @@ OF_COUNTERS = (
     _OfCounters("sluice_loop_timers", "Timers that fired", field="timers_fired"),
     _OfCounters(
         "sluice_late_timers",
-        "Timers and beats that were 10 ms late, by the work that held the loop; `reads`: messages; `connections`: many "
-        "were read or lost in one turn; `unnamed`: the event loop itself, or the machine",
+        "Timers and beats that were 10 ms late, by the work that held the loop; `connections`: many were read or lost "
+        "in one turn; `unnamed`: the event loop itself, or the machine",
         ("work",),
-        (*Work, READS_WORK, CONNECTIONS_WORK, UNNAMED_WORK),
+        (*Work, SLOW_READS_WORK, CONNECTIONS_WORK, UNNAMED_WORK),
     ),
     _OfCounters("sluice_blocked", "Connections, producers and consumers that blocks refused or ended", ("kind",), Kind),
     _OfCounters(
@@ -864,6 +864,11 @@ def _loop(counters: Counters, slices: Slices, peaks: _RecentPeaks) -> Iterator[M
         "sluice_loop_lag_max_seconds",
         "Latest that a timer of a limit or the heartbeat fired within a minute or two",
         lag_max_ns / 1e9,
+    )
+    yield _gauge(
+        "sluice_kept_reads_bytes",
+        "Bytes that were read, and wait for their connection's turn, as slow reads have used up one",
+        slices.slow_reads.kept,
     )
     bounds = [*(f"{bound / 1e9:g}" for bound in LATENESS_NS), "+Inf"]
     for name, text, counts, sum_ns in (

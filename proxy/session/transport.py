@@ -522,7 +522,7 @@ class TransportContext:
     Attributes:
         heap: Gives memory back to the system; called when much comes free.
         heartbeat: Notes how late the loop is while it reads.
-        turn: The time of large reads in this turn of the loop.
+        slow_reads: The time of slow reads in this turn of the loop.
         line: The queue of connections that wait to be read on.
         buffer: The memory that all connections read into.
         reads: Shares the turns of the loop among the addresses of clients.
@@ -530,7 +530,7 @@ class TransportContext:
         unsent: Watches whether clients take the bytes sent to them.
     """
 
-    __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "heartbeat", "line", "reads", "turn", "unsent")
+    __slots__ = ("_slices", "_tls", "buffer", "coalescer", "heap", "heartbeat", "line", "reads", "slow_reads", "unsent")
 
     def __init__(self, counters: Counters, slices: Slices) -> None:
         self._slices = slices
@@ -539,8 +539,8 @@ class TransportContext:
             partial(slices.measure, Work.MEMORY),
             is_freeing=lambda: slices.waiting(Work.ENDINGS) > 0 or slices.waiting(Work.LINES) > 0,
         )
-        self.turn = slices.reads
-        self.line = ResumeQueue(self.turn.fitting)
+        self.slow_reads = slices.slow_reads
+        self.line = ResumeQueue()
         self.reads = ReadScheduler(counters)
         self.buffer = ReadBuffer()
         self.coalescer = WriteCoalescer()
@@ -562,11 +562,8 @@ class TransportContext:
 
 
 FULL_READS: Final = 8
-"""Full reads in a row, each of the longest kind or with bytes that do not pass at once, after which others are read;
-and large reads that a connection has while others wait."""
+"""Full reads in a row, each of the longest kind or with bytes that do not pass at once, after which others are read."""
 
-SLOW_NS: Final = 1_000_000
-"""Nanoseconds of a read after which the next ones are of the shortest kind."""
 _TURN = frozenset({PauseReason.TURN})
 _OF_MANY = frozenset({PauseReason.HOLD_CONNECTION, PauseReason.HOLD_PROCESS})
 """Reasons that end for many connections in one turn of the loop, when tokens come."""
@@ -579,7 +576,7 @@ class Receiver:
     """Takes the bytes that one transport reads.
 
     Attributes:
-        passes: Whether the bytes fed last went on at once, as they came, and longer reads would hold nobody up.
+        passes: Whether the bytes fed last went on at once, as they came; not if that was slow.
     """
 
     def __init__(self) -> None:
@@ -662,11 +659,10 @@ class PeerTransport(Throttled):
         "_heartbeat",
         "_is_at_end",
         "_kept",
-        "_large_reads",
         "_line",
+        "_slow_reads",
         "_step",
         "_transport",
-        "_turn",
         "bytes_read",
         "group",
         "has_kept",
@@ -687,12 +683,10 @@ class PeerTransport(Throttled):
         self.owner = owner
         self._line = shared.line
         self._heartbeat = shared.heartbeat
-        self._turn = shared.turn
+        self._slow_reads = shared.slow_reads
         self._buffer = shared.buffer
         self._step = 0
         self._full_reads = 0
-        self._large_reads = 0
-        """Large reads, while others wait, since this connection last let them go first."""
         self._kept = b""
         """Bytes that were read when the time of the turn was used up, and that go on when this connection's comes."""
         self._is_at_end = False
@@ -794,18 +788,18 @@ class PeerTransport(Throttled):
             self._keep(data, size)
         elif size < LARGE_READ:
             self._feed(receiver, data, size)
-        elif self._turn.is_over and self._turn.has_room and self._waits():
+        elif self._slow_reads.is_over and self._slow_reads.has_room and self._waits():
             self._keep(data, size)
         else:
             self._feed_large(receiver, data, size)
 
     def _keep(self, data: bytes, size: int) -> None:
         self._kept += data[:size]
-        self._turn.keep(size)
+        self._slow_reads.keep(size)
 
     def _drop_kept(self) -> bytes:
         kept, self._kept = self._kept, b""
-        self._turn.keep(-len(kept))
+        self._slow_reads.keep(-len(kept))
         return kept
 
     def _feed(self, receiver: Receiver, data: bytes, size: int) -> None:
@@ -820,15 +814,12 @@ class PeerTransport(Throttled):
         return bool(self.pause_reasons)
 
     def _feed_large(self, receiver: Receiver, data: bytes, size: int) -> None:
-        turn = self._turn
-        began = turn.begin()
+        slow_reads = self._slow_reads
+        began = slow_reads.begin()
         self._feed(receiver, data, size)
-        if turn.end(began) >= SLOW_NS:
+        if slow_reads.end(began, size):
             receiver.passes = False
-        if (turn.is_tight or self._line.is_any) and not self.pause_reasons:
-            self._large_reads += 1
-            if self._large_reads >= FULL_READS or not receiver.passes:
-                self._large_reads = 0
+            if (slow_reads.is_tight or self._line.is_any) and not self.pause_reasons:
                 self.yield_turn()
 
     def pause_writing(self) -> None:
@@ -923,10 +914,6 @@ class PeerTransport(Throttled):
         is_stopped = len(self.pause_reasons) > 1
         self.unthrottle(PauseReason.TURN)
         return not is_stopped
-
-    def is_light(self) -> bool:
-        """Return whether the bytes read last went on at once, as they came."""
-        return self.receiver is not None and self.receiver.passes
 
     def has_left(self) -> bool:
         """Return whether the peer has closed or reset the connection, also one that is not read."""

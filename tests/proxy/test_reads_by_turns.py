@@ -2,14 +2,18 @@
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from protocol.commands import SIZES, encode, encode_with_payload
 from protocol.pulsar_pb2 import BaseCommand, CommandAck, CommandMessage, MessageIdData
+from proxy import timers
 from proxy.session.transport import LEAST_READ
-from proxy.timers import TURN_NS
+from proxy.timers import TURN_NS, SlowReads
+from tests.manual_clock import ManualClock
 from tests.proxy.conversation import Peer, World, consumer, publisher
+from tests.proxy.manual_loop import ManualLoop
 from tests.proxy.wire import flow, message, receipt, send, sends, varint
 
 Make = Callable[..., World]
@@ -51,7 +55,7 @@ FRAMES: dict[str, tuple[str, bytes]] = {
     "long acknowledgements": ("client", long_ack()),
     "permits": ("client", flow(1)),
     "entries": ("client", two_layouts()),
-    "large entries": ("client", send(1, size=60_000)),
+    "large entries": ("client", send(1, size=60_000)),  # slow by the clock alone
     "receipts": ("broker", receipt(0)),
     "deliveries": ("broker", message(0, size=0)),
     "long metadata": ("broker", long_metadata()),
@@ -67,7 +71,7 @@ def passed_to(peer: Peer) -> int:
 def tick(world: World) -> None:
     """Let each large read take READ_NS."""
     ticks = itertools.count(0, READ_NS)
-    world.engine.slices.reads._clock = lambda: next(ticks)
+    world.engine.slices.slow_reads._clock = lambda: next(ticks)
 
 
 class Crowd:
@@ -93,7 +97,7 @@ class Crowd:
         self.turns: list[list[int]] = []
         tick(world)
         self._world = world
-        self._from = [sender for sender, _ in ends]
+        self.senders = [sender for sender, _ in ends]
         self._to = [taker for _, taker in ends]
         self._passed = [passed_to(taker) for taker in self._to]
         self.begun = list(self._passed)
@@ -103,10 +107,10 @@ class Crowd:
 
         The loop reads each connection that may be read once in a turn.
         """
-        left = [self.sent for _ in self._from]
+        left = [self.sent for _ in self.senders]
 
         def read() -> None:
-            for number, sender in enumerate(self._from):
+            for number, sender in enumerate(self.senders):
                 transport = sender.transport
                 if transport.is_reading() and not transport.unread:
                     transport.receive(left[number][:LEAST_READ])
@@ -179,3 +183,68 @@ def test_entries_that_are_cut_are_few_in_a_turn(make_world: Make) -> None:
     world.loop.run(come)
     assert offered[-1] == 1000 * PEERS
     assert max(now - before for before, now in itertools.pairwise(offered)) <= 2000
+
+
+def test_what_is_kept_of_reads_is_bounded(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound a read is taken at once; what connections keep that end counts no more."""
+    monkeypatch.setattr(timers, "MOST_KEPT", 3 * LEAST_READ)
+    world = make_world()
+    crowd, slow_reads = Crowd(world, *FRAMES["acknowledgements"]), world.engine.slices.slow_reads
+    most = [0]
+
+    def turned() -> None:
+        most.append(slow_reads.kept)
+
+    def come() -> None:
+        for sender in crowd.senders:
+            sender.transport.receive(crowd.sent[:LEAST_READ])
+        most.append(slow_reads.kept)
+        for sender in crowd.senders[::2]:
+            sender.transport.break_off(ConnectionResetError("by peer"))
+
+    world.loop.turned = turned
+    world.loop.run(come)
+    assert max(most) == 3 * LEAST_READ
+    assert slow_reads.kept == 0
+
+
+def test_read_of_an_ending_connection_does_not_wait(make_world: Make) -> None:
+    """Its reading cannot be paused, so nothing would take up again what was kept."""
+    world = make_world()
+    tick(world)
+    client, broker = publisher(world)
+    slow_reads = world.engine.slices.slow_reads
+    slow_reads.is_over = True
+    transport: Any = client.transport._protocol
+    client.transport._is_ending = True
+    world.loop.run(transport.take, b"".join(sends(100, size=100)), 100 * len(send(0, size=100)))
+    client.transport._is_ending = False
+    assert slow_reads.kept == 0
+    assert passed_to(broker) >= 100 * len(send(0, size=100))
+
+
+def test_time_of_slow_reads_is_that_of_a_turn() -> None:
+    clock, loop = ManualClock(), ManualLoop(ManualClock())
+    slow_reads = SlowReads(clock)
+
+    def read(took_ns: int, size: int) -> bool:
+        began = slow_reads.begin()
+        clock.now += took_ns
+        return slow_reads.end(began, size)
+
+    def turn() -> list[bool]:
+        found = [
+            read(99_999, 100_000),
+            read(TURN_NS - 1, 4096),
+            slow_reads.is_over,
+            read(4096, 4096),
+            slow_reads.is_over,
+        ]
+        loop.call_soon(lambda: found.extend([slow_reads.is_over, slow_reads.is_tight]))
+        return found
+
+    found = loop.run(turn)
+    assert found == [False, True, False, True, True, False, True]
+    assert slow_reads.lately() == 0
+    assert not slow_reads.is_tight
+    loop.close()

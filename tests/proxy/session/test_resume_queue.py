@@ -22,9 +22,6 @@ class Somebody:
         self.is_stopped = False
         self._turns = turns
 
-    def is_light(self) -> bool:
-        return True
-
     def turn_came(self) -> bool:
         if not self.is_stopped:
             self._turns.append(self.name)
