@@ -133,6 +133,7 @@ class SlowReads:
 
     Args:
         clock: Monotonic nanoseconds.
+        most_kept: Bytes of reads that wait for another turn at which further ones are taken at once.
 
     Attributes:
         is_over: Whether the time of this turn is used up.
@@ -141,9 +142,10 @@ class SlowReads:
         kept: Bytes of reads that wait for another turn.
     """
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], most_kept: int = MOST_KEPT) -> None:
         self.is_over = False
         self.is_tight = False
+        self._most_kept = most_kept
         self.has_room = True
         self.kept = 0
         self._clock = clock
@@ -170,7 +172,7 @@ class SlowReads:
     def keep(self, more: int) -> None:
         """Count bytes (negative: fewer) of a read that waits."""
         self.kept += more
-        self.has_room = self.kept < MOST_KEPT
+        self.has_room = self.kept < self._most_kept
 
     def lately(self) -> int:
         """Return the nanoseconds that slow reads have taken in this turn and in the one before."""

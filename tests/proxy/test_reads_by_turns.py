@@ -8,7 +8,6 @@ import pytest
 
 from protocol.commands import SIZES, encode, encode_with_payload
 from protocol.pulsar_pb2 import BaseCommand, CommandAck, CommandMessage, MessageIdData
-from proxy import timers
 from proxy.session.transport import LEAST_READ
 from proxy.timers import TURN_NS, SlowReads
 from tests.manual_clock import ManualClock
@@ -185,11 +184,11 @@ def test_entries_that_are_cut_are_few_in_a_turn(make_world: Make) -> None:
     assert max(now - before for before, now in itertools.pairwise(offered)) <= 2000
 
 
-def test_what_is_kept_of_reads_is_bounded(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_of_reads_is_bounded(make_world: Make) -> None:
     """Beyond the bound a read is taken at once; what connections keep that end counts no more."""
-    monkeypatch.setattr(timers, "MOST_KEPT", 3 * LEAST_READ)
     world = make_world()
     crowd, slow_reads = Crowd(world, *FRAMES["acknowledgements"]), world.engine.slices.slow_reads
+    slow_reads._most_kept = 3 * LEAST_READ
     most = [0]
 
     def turned() -> None:

@@ -56,7 +56,7 @@ class Wired:
         self.loop = ManualLoop(ManualClock())
         self.owner = Owner()
         counters = Counters()
-        shared = TransportContext(counters, Slices(counters))
+        shared = TransportContext(counters, Slices(counters, ManualClock()))
         self.line = shared.line
         self.peer = PeerTransport("broker", self.owner, shared)
         self.transport = transports(self.loop, ("192.0.2.1", 1234))

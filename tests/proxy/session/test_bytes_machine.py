@@ -1,8 +1,12 @@
 """However fast both peers read, and whatever is cut, held and put between: all that either sent arrives, in order."""
 
+import itertools
+from collections.abc import Callable
+
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from proxy.timers import TURN_NS
 from tests.examples import examples
 from tests.proxy.conversation import Peer, World, consumer
 from tests.proxy.fake_transport import FakeTransport
@@ -41,16 +45,15 @@ TURNS = st.lists(
 class Way:
     """One direction: what one peer has to send, and what the other has got."""
 
-    def __init__(self, world: World, sender: Peer, receiver: Peer) -> None:
-        self._world = world
+    def __init__(self, sender: Peer, receiver: Peer) -> None:
         self.sender = sender
         self.receiver = receiver
         self.sent: list[bytes] = []
         self.came: list[bytes] = []
         self._waits = b""
 
-    def turn(self, frames: list[bytes], share: float, most: int) -> None:
-        """The receiver takes so many bytes, and before the proxy hears of that, more come for it."""
+    def turn(self, frames: list[bytes], share: float, most: int) -> Callable[[], None]:
+        """Return what happens: the receiver takes so many bytes, and before the proxy hears of it, more come for it."""
         self.sent += [frame for frame in frames if frame != PING]
         self._waits += b"".join(frames)
         amount = round(len(self._waits) * share)
@@ -60,7 +63,7 @@ class Way:
             self.receiver.transport.take(most)
             self.sender.transport.receive(chunk)
 
-        self._world.loop.run(act)
+        return act
 
     def hear(self) -> None:
         """Signs of life come and go as they like."""
@@ -68,12 +71,19 @@ class Way:
 
 
 class Both:
-    """A client that publishes and consumes, and its broker."""
+    """A client that publishes and consumes, and its broker.
 
-    def __init__(self, transports: type[FakeTransport]) -> None:
+    Args:
+        transports: Theirs.
+        read_ns: What each large read takes: much is a turn of the loop, and the next one waits.
+    """
+
+    def __init__(self, transports: type[FakeTransport], read_ns: int) -> None:
         self.world = World(transports=transports, limits={"topics": {TOPIC: {"publish": {"messages": 5}}}})
         client, broker = consumer(self.world, producer(LIMITED), producer(UNLIMITED, UNLIMITED_TOPIC), flow(1000))
-        self.there, self.back = Way(self.world, client, broker), Way(self.world, broker, client)
+        times = itertools.count(0, read_ns)
+        self.world.engine.slices.slow_reads._clock = lambda: next(times)
+        self.there, self.back = Way(client, broker), Way(broker, client)
         for peer in (client, broker):
             peer.stop_reading()
 
@@ -82,26 +92,35 @@ class Both:
         numbers = range(100 * number, 100 * number + len(sizes))
         sends = [send(each, whose, size=size) for each, size in zip(numbers, sizes, strict=True)]
         messages = [message(each, 7, size=size) for each, size in zip(numbers, sizes, strict=True)]
-        self.there.turn(sends, share, most)
-        self.back.turn([*messages, receipt(number, whose), PING], share, most)
+        self._run(
+            self.there.turn(sends, share, most),
+            self.back.turn([*messages, receipt(number, whose), PING], share, most),
+        )
         self.world.advance(0.3)
         for way in (self.there, self.back):
             way.hear()
 
     def rest(self) -> None:
+        self._run(*(way.turn([], 1, 0) for way in (self.there, self.back)))
         for way in (self.there, self.back):
-            way.turn([], 1, 0)
             way.receiver.read_on()
         self.world.advance(1000)
         for way in (self.there, self.back):
             way.hear()
 
+    def _run(self, *acts: Callable[[], None]) -> None:
+        def run_all() -> None:
+            for act in acts:
+                act()
+
+        self.world.loop.run(run_all)
+
 
 # Without shrinking: of so many bytes it takes minutes.
 @settings(deadline=None, max_examples=examples(20), phases=[Phase.generate])
-@given(turns=TURNS, transports=st.sampled_from([KernelTransport, FakeTransport]))
-def test_all_arrives_once_and_in_order(turns: list[Turn], transports: type[FakeTransport]) -> None:
-    both = Both(transports)
+@given(turns=TURNS, transports=st.sampled_from([KernelTransport, FakeTransport]), read_ns=st.sampled_from([0, TURN_NS]))
+def test_all_arrives_once_and_in_order(turns: list[Turn], transports: type[FakeTransport], read_ns: int) -> None:
+    both = Both(transports, read_ns)
     try:
         for number, turn in enumerate(turns):
             both.turn(number, turn)
@@ -109,6 +128,7 @@ def test_all_arrives_once_and_in_order(turns: list[Turn], transports: type[FakeT
         for whose in (LIMITED, UNLIMITED):
             assert of(whose, both.there.came) == of(whose, both.there.sent)
         assert both.back.came == both.back.sent
+        assert both.world.engine.slices.slow_reads.kept == 0
     finally:
         both.world.close()
 

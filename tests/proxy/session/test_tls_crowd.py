@@ -119,7 +119,7 @@ class Rig:
 
     def __init__(self, authorities: Authorities) -> None:
         self.world = World()
-        self.shared = TransportContext(self.world.counters, Slices(self.world.counters))
+        self.shared = TransportContext(self.world.counters, Slices(self.world.counters, ManualClock()))
         files = authorities.tls()
         self.listener = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.listener.load_cert_chain(files["certificate"], files["key"])
