@@ -12,6 +12,7 @@ import pytest
 from proxy.read_scheduler import CALM_S, MANY
 from proxy.session.transport import PeerTransport, TransportContext, TransportOwner
 from proxy.slices import Slices
+from tests.manual_clock import ManualClock
 from tests.proxy.test_read_scheduler import COST, World, _largest_turn, _read
 from tests.proxy.tls import Authorities
 
