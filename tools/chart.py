@@ -59,7 +59,7 @@ def _without_helm(values: Path) -> str:
     lines = render(values).splitlines(keepends=True)
     head = (
         f"# For the namespace pulsar. Made from the chart by `make manifests`, with the values of\n"
-        f"# {values.relative_to(ROOT)}: edit those, or use the chart.\n"
+        f"# {values.relative_to(ROOT)}: edit those, or use the chart. Push images first: docs/kubernetes.md.\n"
     )
     return head + "".join(line for line in lines if not _OF_HELM.match(line))
 

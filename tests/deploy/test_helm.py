@@ -10,14 +10,17 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec
+from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec, pods
 from tests.docs.headings import SITE
 from tools import chart
 
 pytestmark = pytest.mark.helm
 
 _KUBERNETES = ("1.27", "1.33")
-_TWO_VALUES = ("--set", "broker=pulsar://broker:6650", "--set", "limits.tenants.acme.publish.messages=100/s")
+_IMAGE = ("--set", "image.repository=registry.example/sluice")
+_THREE_VALUES = (
+    *_IMAGE, "--set", "broker=pulsar://broker:6650", "--set", "limits.tenants.acme.publish.messages=100/s",
+)  # fmt: skip
 
 _JOB = ("accessLog.persistent=true", "accessLog.size=100Gi", "compliance.enabled=true")
 
@@ -87,6 +90,7 @@ def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> 
     ("settings", "error"),
     [
         ([], "at '/broker': '' does not match pattern"),
+        (["image.repository="], "image.repository: no registry has an image of Sluice; build one, push it, and name"),
         (["broker=broker:6650"], "at '/broker': 'broker:6650' does not match pattern"),
         (["limit.x=1"], "additional properties 'limit' not allowed"),
         (["limits.tenants.acme.publish.messages=fast"], "'/limits/tenants/acme/publish/messages': 'fast' does not"),
@@ -119,7 +123,7 @@ def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> 
 def test_wrong_value_is_refused_with_its_name(settings: list[str], error: str, empty: Path) -> None:
     given = ["broker=pulsar://broker:6650"] if settings and not settings[0].startswith("broker") else []
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        chart.render(empty, *(word for each in (*given, *settings) for word in ("--set", each)))
+        chart.render(empty, *_IMAGE, *(word for each in (*given, *settings) for word in ("--set", each)))
     assert error in refused.value.stderr
 
 
@@ -129,24 +133,24 @@ def test_wrong_value_is_refused_with_its_name(settings: list[str], error: str, e
 def test_what_others_find_has_the_labels_of_choice(value: str, kind: str, empty: Path) -> None:
     wanted = ("--set", f"{value}.enabled=true", "--set", f"{value}.labels.release=prometheus")
     found = [
-        each for each in parsed(chart.render(empty, *_TWO_VALUES, *wanted))
+        each for each in parsed(chart.render(empty, *_THREE_VALUES, *wanted))
         if each["kind"] == kind and each["metadata"]["labels"].get("release") == "prometheus"
     ]  # fmt: skip
     assert len(found) == 1
     assert [
-        each for each in parsed(chart.render(empty, *_TWO_VALUES)) if each["metadata"]["labels"].get("release")
+        each for each in parsed(chart.render(empty, *_THREE_VALUES)) if each["metadata"]["labels"].get("release")
     ] == []
 
 
 def test_rules_of_the_chart_are_those_of_prometheus(empty: Path) -> None:
-    objects = parsed(chart.render(empty, *_TWO_VALUES, "--set", "prometheusRule.enabled=true"))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", "prometheusRule.enabled=true"))
     (rule,) = [each for each in objects if each["kind"] == "PrometheusRule"]
     assert rule["spec"] == yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())
 
 
 def test_alerts_and_dashboards_lead_to_the_docs_of_choice(empty: Path) -> None:
     wanted = ("--set", "prometheusRule.enabled=true,dashboards.enabled=true,docsUrl=https://docs.example/sluice/")
-    objects = parsed(chart.render(empty, *_TWO_VALUES, *wanted))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, *wanted))
     (rule,) = [each for each in objects if each["kind"] == "PrometheusRule"]
     links = [each["annotations"]["runbook_url"] for each in rule["spec"]["groups"][1]["rules"]]
     assert all(link.startswith("https://docs.example/sluice/runbooks.html#") for link in links)
@@ -177,7 +181,7 @@ def test_notes_say_what_commands_in_a_pod_need(settings: list[str], needs: str, 
         '{kind: Notes, metadata: {name: notes}, text: {{ include "notes" . | quote }}}'
     )
     given = (word for each in settings for word in ("--set", each))
-    objects = parsed(chart.render(empty, *_TWO_VALUES, *given, of=copy))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, *given, of=copy))
     text: str = manifest(objects, ["Notes"], "notes")["text"]
     assert "kubectl --namespace pulsar exec deployment/sluice -- sluice top --once" in text
     assert ("Commands in a pod need" in text) == bool(needs)
@@ -186,22 +190,36 @@ def test_notes_say_what_commands_in_a_pod_need(settings: list[str], needs: str, 
 
 def test_commands_of_a_pod_ask_it_by_the_name_in_its_certificate(empty: Path) -> None:
     secrets = "admin.tokensSecret=x,admin.tlsSecret=y,admin.commands.host=front.example"
-    objects = parsed(chart.render(empty, *_TWO_VALUES, "--set", secrets))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", secrets))
     spec = pod_spec(manifest(objects, ["Deployment"], "sluice"))
     assert spec["hostAliases"] == [{"ip": "127.0.0.1", "hostnames": ["front.example"]}]
     assert {"name": "SLUICE_ADMIN", "value": "https://front.example:8080"} in spec["containers"][0]["env"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "images"),
+    [
+        ("image.tag=1.2.3", ["registry.example/sluice:1.2.3", "registry.example/sluice-compliance:1.2.3"]),
+        ("image.tag=1.2.3,compliance.image.repository=registry.example/job", ["registry.example/job:1.2.3"]),
+        ("compliance.image.tag=v4", ["registry.example/sluice:0.1.0", "registry.example/sluice-compliance:v4"]),
+    ],
+)
+def test_image_of_the_job_follows_the_proxys(settings: str, images: list[str], empty: Path) -> None:
+    wanted = (word for each in (*_JOB, settings) for word in ("--set", each))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, *wanted))
+    assert set(images) <= {each["image"] for _, _, spec in pods(objects) for each in spec["containers"]}
+
+
 def test_pod_of_the_job_keeps_a_live_report_where_the_chart_asks(empty: Path) -> None:
     wanted = [*_JOB, "compliance.follow=true", "compliance.report.liveHours=12"]
-    objects = parsed(chart.render(empty, *_TWO_VALUES, *(word for each in wanted for word in ("--set", each))))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, *(word for each in wanted for word in ("--set", each))))
     (container,) = pod_spec(manifest(objects, ["Deployment"], "sluice-compliance"))["containers"]
     assert container["args"][-4:] == ["--report", "/var/lib/sluice/live", "--hours", "12"]
 
 
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
     def checksum(*more: str) -> str:
-        objects = parsed(chart.render(empty, *_TWO_VALUES, *more))
+        objects = parsed(chart.render(empty, *_THREE_VALUES, *more))
         template = manifest(objects, ["Deployment"], "sluice")["spec"]["template"]
         found: str = template["metadata"]["annotations"]["checksum/config"]
         return found
@@ -212,8 +230,8 @@ def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
 
 
 def test_option_of_the_configuration_wins_over_the_chart(empty: Path) -> None:
-    objects = parsed(chart.render(empty, *_TWO_VALUES, "--set", "replicas=2,config.fleet.name=front"))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", "replicas=2,config.fleet.name=front"))
     config = yaml.safe_load(manifest(objects, ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
     assert config["fleet"] == {"name": "front"}
-    alone = parsed(chart.render(empty, *_TWO_VALUES, "--set", "replicas=2,fleet=false"))
+    alone = parsed(chart.render(empty, *_THREE_VALUES, "--set", "replicas=2,fleet=false"))
     assert "fleet" not in yaml.safe_load(manifest(alone, ["ConfigMap"], "sluice")["data"]["sluice.yaml"])

@@ -153,6 +153,32 @@ def test_command_of_a_pod_takes_its_arguments(name: str, spec: Manifest) -> None
             take(words)
 
 
+def test_pages_build_push_and_install_the_images_of_the_chart() -> None:
+    version = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())["appVersion"]
+    pages = {name: (ROOT / name).read_text().replace("\\\n", " ") for name in ("README.md", "docs/kubernetes.md")}
+    for name, text in pages.items():
+        built = re.findall(r"^docker build .*--tag (\S+)", text, re.MULTILINE)
+        assert built, name
+        assert {image.rpartition(":")[2] for image in built} == {version}, name
+        assert set(re.findall(r"--build-arg VERSION=(\S+)", text)) <= {version}, name
+        assert set(re.findall(r"^docker push (\S+)$", text, re.MULTILINE)) == set(built), name
+        assert {line.split()[-1] for line in re.findall(r"^docker run .*$", text, re.MULTILINE)} <= set(built), name
+        ((repository, tag),) = re.findall(
+            r"^helm install .*image.repository=(\S+) .*image.tag=(\S+)", text, re.MULTILINE
+        )
+        assert f"{repository}:{tag}" in built, name
+        used = {
+            container["image"]
+            for each in NAMES
+            for owner, _, spec in pods(objects_of(each))
+            if not owner.startswith("executor")
+            for container in containers(spec)
+        }
+        assert (used == set(built)) if name == "docs/kubernetes.md" else used >= set(built), name
+    told = re.findall(r"^# +--set (.+)$", (chart.CHART / "values.yaml").read_text(), re.MULTILINE)
+    assert told == ["image.repository=registry.example/sluice,broker=pulsar://broker:6650"]
+
+
 def take(words: list[str]) -> None:
     """Have the command that the words name take the others."""
     if words[:1] == ["spark-submit"]:

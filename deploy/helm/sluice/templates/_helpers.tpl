@@ -17,10 +17,24 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{- define "sluice.image" -}}
-{{- with .image -}}
-{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{/* Address of an image, of `repository`, `tag` and `digest`. */}}
+{{- define "sluice.address" -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag }}{{ end }}
 {{- end }}
+
+{{- define "sluice.image" -}}
+{{- if not .Values.image.repository -}}
+{{- fail "image.repository: no registry has an image of Sluice; build one, push it, and name it here, as registry.example/sluice: docs/kubernetes.md#images" -}}
+{{- end -}}
+{{- include "sluice.address" (merge (dict "tag" (.Values.image.tag | default .Chart.AppVersion)) .Values.image) -}}
+{{- end }}
+
+{{/* That of job and report: named after the proxy's where it has no name or tag of its own. */}}
+{{- define "sluice.jobImage" -}}
+{{- $own := .Values.compliance.image -}}
+{{- $repository := $own.repository | default (printf "%s-compliance" .Values.image.repository) -}}
+{{- $tag := $own.tag | default .Values.image.tag | default .Chart.AppVersion -}}
+{{- include "sluice.address" (dict "repository" $repository "tag" $tag "digest" $own.digest) -}}
 {{- end }}
 
 {{/* "true" if there may be several replicas. */}}
