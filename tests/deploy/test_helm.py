@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,26 @@ def test_alerts_and_dashboards_lead_to_the_docs_of_choice(empty: Path) -> None:
         assert SITE not in text
 
 
+@pytest.fixture
+def notes(empty: Path, tmp_path: Path) -> Callable[..., str]:
+    """NOTES of three values and others; `helm template` shows none, so a copy of the chart has them in an object."""
+    copy = tmp_path / "sluice"
+    shutil.copytree(chart.CHART, copy)
+    text = copy / "templates/NOTES.txt"
+    (copy / "templates/_notes.tpl").write_text(f'{{{{- define "notes" }}}}{text.read_text()}{{{{ end }}}}')
+    text.with_name("notes.yaml").write_text(
+        '{kind: Notes, metadata: {name: notes}, text: {{ include "notes" . | quote }}}'
+    )
+
+    def rendered(*settings: str) -> str:
+        given = (word for each in settings for word in ("--set", each))
+        objects = parsed(chart.render(empty, *_THREE_VALUES, *given, of=copy))
+        found: str = manifest(objects, ["Notes"], "notes")["text"]
+        return found
+
+    return rendered
+
+
 @pytest.mark.parametrize(
     ("settings", "needs"),
     [
@@ -172,20 +193,37 @@ def test_alerts_and_dashboards_lead_to_the_docs_of_choice(empty: Path) -> None:
         ),
     ],
 )
-def test_notes_say_what_commands_in_a_pod_need(settings: list[str], needs: str, empty: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "sluice"
-    shutil.copytree(chart.CHART, copy)
-    notes = copy / "templates/NOTES.txt"  # `helm template` shows none
-    (copy / "templates/_notes.tpl").write_text(f'{{{{- define "notes" }}}}{notes.read_text()}{{{{ end }}}}')
-    notes.with_name("notes.yaml").write_text(
-        '{kind: Notes, metadata: {name: notes}, text: {{ include "notes" . | quote }}}'
-    )
-    given = (word for each in settings for word in ("--set", each))
-    objects = parsed(chart.render(empty, *_THREE_VALUES, *given, of=copy))
-    text: str = manifest(objects, ["Notes"], "notes")["text"]
+def test_notes_say_what_commands_in_a_pod_need(settings: list[str], needs: str, notes: Callable[..., str]) -> None:
+    text = notes(*settings)
     assert "kubectl --namespace pulsar exec deployment/sluice -- sluice top --once" in text
     assert ("Commands in a pod need" in text) == bool(needs)
     assert needs in text
+
+
+def test_notes_name_the_way_to_one_of_several_pods(notes: Callable[..., str]) -> None:
+    assert "port-forward" not in notes()
+    text = notes("replicas=3", "admin.tokensSecret=x")
+    assert "show or act on one pod alone" in text
+    assert "port-forward pod/POD 8080   # http://127.0.0.1:8080/console" in text
+    assert "The Service sluice-admin keeps each client's address at one pod" in text
+
+
+def test_admin_service_keeps_a_client_at_one_pod(empty: Path) -> None:
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", "replicas=3,admin.tokensSecret=x"))
+    assert manifest(objects, ["Service"], "sluice-admin")["spec"]["sessionAffinity"] == "ClientIP"
+    assert "sessionAffinity" not in manifest(objects, ["Service"], "sluice")["spec"]
+
+
+def test_autoscaler_needs_no_adapter_unless_asked(empty: Path, notes: Callable[..., str]) -> None:
+    def metrics(*more: str) -> list[str]:
+        objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", "autoscaling.enabled=true", *more))
+        spec = manifest(objects, ["HorizontalPodAutoscaler"], "sluice")["spec"]
+        return [each["type"] for each in spec["metrics"]]
+
+    assert metrics() == ["Resource"]
+    assert metrics("--set", "autoscaling.heldBytes=32Mi") == ["Resource", "Pods"]
+    assert "adapter" not in notes("autoscaling.enabled=true")
+    assert "While no adapter serves it" in notes("autoscaling.enabled=true", "autoscaling.heldBytes=32Mi")
 
 
 def test_commands_of_a_pod_ask_it_by_the_name_in_its_certificate(empty: Path) -> None:
