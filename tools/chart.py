@@ -36,7 +36,7 @@ def find_helm() -> str | None:
     return str(beside) if beside.exists() else shutil.which("helm")
 
 
-def render(values: Path, *more: str, of: Path = CHART) -> str:
+def render(values: Path, *more: str, of: Path = CHART, release: str = "sluice") -> str:
     """Return the chart's objects for a file of values, as one YAML text; of another folder's chart if it is given.
 
     Raises:
@@ -45,7 +45,7 @@ def render(values: Path, *more: str, of: Path = CHART) -> str:
     helm = find_helm()
     if helm is None:
         raise FileNotFoundError("no Helm here: make helm")
-    command = [helm, "template", "sluice", str(of), "--namespace", "pulsar", "--kube-version", KUBERNETES]
+    command = [helm, "template", release, str(of), "--namespace", "pulsar", "--kube-version", KUBERNETES]
     command += ["--values", str(values), *more]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout  # noqa: S603
 

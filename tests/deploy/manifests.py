@@ -19,9 +19,20 @@ def objects_of(name: str) -> list[Manifest]:
     return parsed((ROOT / "deploy/kubernetes" / f"{name}.yaml").read_text())
 
 
+class _Strict(yaml.SafeLoader):
+    """Refuses a key that is there twice, as the API server does."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        keys = [key.value for key, _ in node.value]
+        doubled = {key for key in keys if keys.count(key) > 1}
+        if doubled:
+            raise yaml.constructor.ConstructorError(None, None, f"twice: {doubled}", node.start_mark)
+        super().flatten_mapping(node)
+
+
 def parsed(text: str) -> list[Manifest]:
     """The objects of a text."""
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [each for each in yaml.load_all(text, _Strict) if each]
 
 
 def manifest(objects: Iterable[Manifest], kinds: Sequence[str], name: str) -> Manifest:

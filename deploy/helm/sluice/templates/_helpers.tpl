@@ -6,15 +6,15 @@
 
 {{- define "sluice.selector" -}}
 app.kubernetes.io/name: sluice
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/component: {{ .component | quote }}
 {{- end }}
 
 {{- define "sluice.labels" -}}
 {{ include "sluice.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end }}
 
 {{/* Address of an image, of `repository`, `tag` and `digest`. */}}
@@ -128,7 +128,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 runAsNonRoot: true
 seccompProfile: {type: RuntimeDefault}
 {{- with .Values.fsGroup }}
-fsGroup: {{ . }}
+fsGroup: {{ int64 . }}
 fsGroupChangePolicy: OnRootMismatch
 {{- end }}
 {{- end }}
@@ -143,7 +143,7 @@ capabilities: {drop: [ALL]}
 {{- define "sluice.placement" -}}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{ range . }}
-  - name: {{ . }}{{ end }}
+  - name: {{ . | quote }}{{ end }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{ toYaml . | nindent 2 }}
@@ -155,6 +155,6 @@ tolerations: {{ toYaml . | nindent 2 }}
 affinity: {{ toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- end }}
