@@ -11,6 +11,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from proxy.config.model import ClientMemory, Config, Publish
+from proxy.config.sections import Drain
 from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec, pods
 from tests.docs.headings import SITE
 from tools import chart
@@ -115,6 +117,22 @@ def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> 
             ["networkPolicy.brokers[0].podSelector.matchLabels.app=pulsar", "config.otlp.url=http://collector:4318"],
             "networkPolicy.brokers: pods would not reach the collector of config.otlp; name its peers in",
         ),
+        (
+            [
+                "networkPolicy.brokers[0].podSelector.matchLabels.app=pulsar",
+                "config.admin_forward.url=http://broker-admin:8080",
+            ],
+            "`broker` does not name the host of config.admin_forward.url (broker-admin), which pods may not reach then",
+        ),
+        (
+            ["terminationGracePeriodSeconds=60", "config.drain.timeout=5min"],
+            "terminationGracePeriodSeconds: 60 is less than config.drain.timeout (5min), config.linger (10s) and 5 s",
+        ),
+        (
+            ["config.client_memory.total=8GiB"],
+            "config.client_memory.total (8GiB) and config.publish.hold_total (64MiB) together; write 8704Mi",
+        ),
+        (["resources.limits.memory=600M"], "resources.limits.memory: 600M is less than config.client_memory.total"),
         ([*_JOB, "compliance.once=true", "compliance.follow=true"], "compliance.once: true ends after one run, and"),
         ([*_JOB, "compliance.report.liveHours=24"], "compliance.report.liveHours: a report that is kept up to date"),
         (["compliance.schedule=99 99 99 99 99"], "at '/compliance/schedule': '99 99 99 99 99' does not match pattern"),
@@ -211,6 +229,64 @@ def test_notes_name_the_way_to_one_of_several_pods(notes: Callable[..., str]) ->
     assert "show or act on one pod alone" in text
     assert "port-forward pod/POD 8080   # http://127.0.0.1:8080/console" in text
     assert "The Service sluice-admin keeps each client's address at one pod" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        ("fleet=true", 60),
+        ("config.drain.timeout=300s", 330),
+        ("config.drain.timeout=300", 330),
+        ("config.drain.timeout=1.5 min", 120),
+        ("config.drain.timeout=0", 30),
+        ("config.linger=500ms", 51),
+        ("terminationGracePeriodSeconds=45", 45),
+        ("terminationGracePeriodSeconds=90", 90),
+    ],
+)
+def test_grace_period_covers_the_drain(settings: str, seconds: int, empty: Path) -> None:
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", settings))
+    assert pod_spec(manifest(objects, ["Deployment"], "sluice"))["terminationGracePeriodSeconds"] == seconds
+
+
+def test_chart_reckons_with_the_defaults_of_the_configuration() -> None:
+    """The cases of 60 s and of the refused limits hold by these."""
+    assert (Drain().timeout, Config.model_fields["linger"].default) == (30, 10)
+    assert (ClientMemory().total, Publish().hold_total) == (512 * 1024**2, 64 * 1024**2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        ("resources.limits.memory=1Gi", None),
+        ("resources.limits.memory=1000Mi", 424),
+        ("resources.limits.memory=576Mi", 0),
+        ("resources.limits.memory=1G", 377),
+        ("resources.limits.memory=null", None),
+        ("config.client_memory.total=540MB", 445),
+        ("resources.limits.memory=9Gi,config.client_memory.total=8GiB", None),
+    ],
+)
+def test_notes_warn_of_a_memory_limit_near_the_bounds(
+    settings: str, left: int | None, notes: Callable[..., str]
+) -> None:
+    text = notes(settings)
+    assert ("WARNING: resources.limits.memory" in text) == (left is not None)
+    assert left is None or f"leaves {left} MiB" in text
+
+
+@pytest.mark.parametrize(
+    ("broker", "url"),
+    [
+        ("pulsar+ssl://a.example:6651", "https://A.example:8443"),
+        ("{pulsar://a:6650,pulsar://b:6650}", "http://b:8080/"),
+        ("pulsar://[2001:db8::1]:6650", "http://[2001:db8::1]:8080"),
+        ("pulsar://a:6650\\,b:6650", "http://b"),
+    ],
+)
+def test_policy_of_brokers_has_the_admin_of_a_broker(broker: str, url: str, empty: Path) -> None:
+    given = (f"broker={broker}", f"config.admin_forward.url={url}", "networkPolicy.brokers[0].podSelector.x=y")
+    assert chart.render(empty, *_IMAGE, *(word for each in given for word in ("--set", each)))
 
 
 def test_admin_service_keeps_a_client_at_one_pod(empty: Path) -> None:

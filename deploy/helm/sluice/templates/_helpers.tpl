@@ -65,6 +65,62 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- mul $number (get (dict "Mi" 1 "Gi" 1024 "Ti" 1048576) (trimPrefix (toString $number) .)) -}}
 {{- end }}
 
+{{/* Seconds of a duration of sluice.yaml: 300, 30s, 5min. */}}
+{{- define "sluice.seconds" -}}
+{{- $text := toString . | replace " " "" -}}
+{{- $unit := regexFind "[a-z]*$" $text -}}
+{{- mulf (trimSuffix $unit $text | float64) (get (dict "" 1.0 "ms" 0.001 "s" 1.0 "min" 60.0 "h" 3600.0 "d" 86400.0) $unit) -}}
+{{- end }}
+
+{{/* MiB of a size of sluice.yaml, or of a quantity of Kubernetes: 64MiB, 1GB, 1Gi, 1.5G. */}}
+{{- define "sluice.mebibytesOf" -}}
+{{- $text := toString . | replace " " "" -}}
+{{- $unit := regexFind "[A-Za-z]*$" $text -}}
+{{- $bytes := dict "" 1.0 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 -}}
+{{- $unit = trimSuffix "B" $unit | replace "K" "k" | replace "ki" "Ki" -}}
+{{- divf (mulf (regexReplaceAll "[A-Za-z]*$" $text "" | float64) (get $bytes $unit)) 1048576.0 -}}
+{{- end }}
+
+{{/* Seconds for a pod to end: those that are given, or the longest drain, the longest end of a connection, and 20 more. */}}
+{{- define "sluice.grace" -}}
+{{- $config := include "sluice.config" . | fromYaml -}}
+{{- $timeout := dig "drain" "timeout" "30s" $config -}}
+{{- $linger := $config.linger | default "10s" -}}
+{{- $ends := addf (include "sluice.seconds" $timeout | float64) (include "sluice.seconds" $linger | float64) | ceil | int64 -}}
+{{- $given := .Values.terminationGracePeriodSeconds -}}
+{{- if and (not (kindIs "invalid" $given)) (lt (int64 $given) (add $ends 5)) -}}
+{{- fail (printf "terminationGracePeriodSeconds: %d is less than config.drain.timeout (%v), config.linger (%v) and 5 s together; write %d, or null, from which the chart reckons it" (int64 $given) $timeout $linger (add $ends 5)) -}}
+{{- end -}}
+{{- if kindIs "invalid" $given -}}{{ add $ends 20 }}{{- else -}}{{ int64 $given }}{{- end -}}
+{{- end }}
+
+{{/* MiB that the memory limit leaves beside what the configuration lets clients take; "" without a limit. */}}
+{{- define "sluice.memoryLeft" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources -}}
+{{- if $limit -}}
+{{- $config := include "sluice.config" . | fromYaml -}}
+{{- $clients := dig "client_memory" "total" "512MiB" $config -}}
+{{- $held := dig "publish" "hold_total" "64MiB" $config -}}
+{{- $bounds := addf (include "sluice.mebibytesOf" $clients | float64) (include "sluice.mebibytesOf" $held | float64) -}}
+{{- $left := subf (include "sluice.mebibytesOf" $limit | float64) $bounds -}}
+{{- if lt $left 0.0 -}}
+{{- fail (printf "resources.limits.memory: %v is less than config.client_memory.total (%v) and config.publish.hold_total (%v) together; write %dMi, or lower these: docs/sizing.md" $limit $clients $held (addf $bounds 448.0 | ceil | int64)) -}}
+{{- end -}}
+{{ floor $left | int64 }}
+{{- end -}}
+{{- end }}
+
+{{/* Hosts of `broker`, as JSON. */}}
+{{- define "sluice.brokerHosts" -}}
+{{- $hosts := list -}}
+{{- range ternary (list .Values.broker) .Values.broker (kindIs "string" .Values.broker) -}}
+{{- range regexReplaceAll "^[a-z+]+://" . "" | splitList "," -}}
+{{- $hosts = append $hosts (regexReplaceAll "(:[0-9]+)?/?$" . "" | lower) -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $hosts -}}
+{{- end }}
+
 {{/* What each replica's closed files may have: four fifths of its part, as the open file and the queue come on top. */}}
 {{- define "sluice.retainSize" -}}
 {{- $most := ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled | int -}}
