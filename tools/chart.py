@@ -21,7 +21,7 @@ SCHEMA = CHART / "values.schema.json"
 VALUES = ROOT / "deploy/helm/ci"
 MANIFESTS = ROOT / "deploy/kubernetes"
 KUBERNETES = "1.33.0"
-"""The version that is rendered for: a Helm that `go install` builds would take 1.20."""
+"""The version that is rendered for, whichever one the Helm takes by default: `make helm` builds one that takes this."""
 OPERATOR = Path(sys.prefix) / "share/prometheus-operator"
 """The definitions of the Prometheus Operator's kinds, where `make helm` puts them."""
 OF_THE_CHART = ("listen", "broker", "admin", "metrics", "proxy_id", "processes", "limits")

@@ -10,7 +10,7 @@ import yaml
 
 from proxy.config.model import load_config
 from sluice.cli import app
-from tests.docs.headings import SITE, anchors, links_to_the_site
+from tests.docs.headings import SITE, anchors, links_to_the_site, section
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/sluice"
@@ -146,10 +146,10 @@ def test_links_of_alerts_and_panels_lead_to_headings():
         assert anchor in anchors(ROOT / f"docs/{page}.md"), f"{place} leads to {link}"
 
 
-def test_chart_puts_the_docs_of_choice_in_place_of_the_default():
+def test_chart_puts_the_docs_of_choice_in_place_of_the_files():
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    assert values["docsUrl"] == SITE
-    for template in ("prometheusrule.yaml", "dashboards.yaml"):
+    assert values["docsUrl"] == ""
+    for template in ("prometheusrule.yaml", "_helpers.tpl"):
         assert f'replace "{SITE}"' in (CHART / "templates" / template).read_text()
 
 
@@ -168,4 +168,21 @@ def test_each_panel_has_unit_description_and_a_runbook():
             assert panel["description"]
             assert panel["fieldConfig"]["defaults"]["unit"]
             assert len(panel["links"]) == 1
-            assert links[f"{file.stem}: {panel['title']}"].startswith("runbooks.html#sluice")
+            assert links[f"{file.stem}: {panel['title']}"].startswith("runbooks.html#")
+
+
+def test_each_panel_leads_to_a_heading_about_its_metrics():
+    links = links_to_the_site()
+    strays = {}
+    for file in sorted((ROOT / "deploy/grafana").glob("*.json")):
+        for panel in json.loads(file.read_text())["panels"]:
+            place = f"{file.stem}: {panel['title']}"
+            page, _, anchor = links[place].partition(".html#")
+            text = section(ROOT / f"docs/{page}.md", anchor)
+            asked = " ".join(target["expr"] for target in panel["targets"])
+            names = set(re.findall(r"\b(?:sluice|process)_[a-z_]+\b", asked))
+            assert names, place
+            lacking = {name for name in names if not re.search(rf"\b{name}\b", text)}
+            if lacking:
+                strays[place] = lacking
+    assert strays == {}

@@ -1,5 +1,6 @@
 """The chart, rendered by the real Helm."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -38,6 +39,11 @@ def empty(tmp_path: Path) -> Path:
 def test_plain_manifests_are_what_the_chart_renders() -> None:
     made = chart.plain_manifests()
     assert {path.name: path.read_text() for path in chart.MANIFESTS.glob("*.yaml")} == made, "make manifests"
+
+
+def test_helm_is_built_for_the_kubernetes_that_is_rendered_for() -> None:
+    major, minor, _ = chart.KUBERNETES.split(".")
+    assert f"-X ${{version}}Major={major} -X ${{version}}Minor={minor}" in (ROOT / "tools/helm").read_text()
 
 
 @pytest.mark.parametrize("version", _KUBERNETES)
@@ -167,7 +173,7 @@ def test_what_others_find_has_the_labels_of_choice(value: str, kind: str, empty:
 
 
 def test_rules_of_the_chart_are_those_of_prometheus(empty: Path) -> None:
-    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", "prometheusRule.enabled=true"))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", f"prometheusRule.enabled=true,docsUrl={SITE}"))
     (rule,) = [each for each in objects if each["kind"] == "PrometheusRule"]
     assert rule["spec"] == yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())
 
@@ -182,6 +188,25 @@ def test_alerts_and_dashboards_lead_to_the_docs_of_choice(empty: Path) -> None:
     for text in dashboards.values():
         assert '"query": "https://docs.example/sluice"' in text
         assert SITE not in text
+
+
+def test_alerts_and_dashboards_without_docs_have_no_links(empty: Path) -> None:
+    def rendered(*more: str) -> tuple[Any, list[Any]]:
+        wanted = ("--set", ",".join(("prometheusRule.enabled=true,dashboards.enabled=true", *more)))
+        objects = parsed(chart.render(empty, *_THREE_VALUES, *wanted))
+        (rule,) = [each["spec"] for each in objects if each["kind"] == "PrometheusRule"]
+        dashboards = manifest(objects, ["ConfigMap"], "sluice-dashboards")["data"]
+        return rule, [json.loads(text) for text in dashboards.values()]
+
+    assert "http" not in str(rendered())
+    rule, dashboards = rendered(f"docsUrl={SITE}")
+    for each in rule["groups"][1]["rules"]:
+        del each["annotations"]["runbook_url"]
+    for dashboard in dashboards:
+        dashboard["templating"]["list"] = [each for each in dashboard["templating"]["list"] if each["name"] != "docs"]
+        for panel in dashboard["panels"]:
+            del panel["links"]
+    assert rendered() == (rule, dashboards)
 
 
 @pytest.fixture

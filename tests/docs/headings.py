@@ -15,8 +15,18 @@ SITE = "http://localhost:8000"
 def anchors(page: Path) -> set[str]:
     """Headings of a page, as they are linked to."""
     text = BLOCK.sub("", page.read_text())
-    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+    return {_anchor(head) for head in re.findall(r"^#+ (.+)$", text, re.MULTILINE)}
+
+
+def _anchor(head: str) -> str:
+    return re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-")
+
+
+def section(page: Path, anchor: str) -> str:
+    """The text below a heading of a page, up to the next heading of any level."""
+    _, *parts = re.split(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), flags=re.MULTILINE)
+    (found,) = (text for head, text in zip(parts[::2], parts[1::2], strict=True) if _anchor(head) == anchor)
+    return found
 
 
 def links_to_the_site() -> dict[str, str]:

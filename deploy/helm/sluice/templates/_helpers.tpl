@@ -136,9 +136,29 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ .Values.admin.commands.host | default (printf "%s-admin.%s.svc" (include "sluice.name" .) .Release.Namespace) }}
 {{- end }}
 
-{{/* Where the docs are; files of rules and dashboards have the default in its place. */}}
+{{/* Where the docs are; files of rules and dashboards have an address of the reader's own machine in its place. */}}
 {{- define "sluice.docs" -}}
 {{ trimSuffix "/" .Values.docsUrl }}
+{{- end }}
+
+{{/* A dashboard whose links lead to the docs; without docs it has neither links nor the variable of their address. */}}
+{{- define "sluice.dashboard" -}}
+{{- if .docs -}}
+{{ .text | replace "http://localhost:8000" .docs }}
+{{- else -}}
+{{- $dashboard := mustFromJson .text -}}
+{{- range $dashboard.panels -}}
+{{- $_ := unset . "links" -}}
+{{- end -}}
+{{- $variables := list -}}
+{{- range $dashboard.templating.list -}}
+{{- if ne .name "docs" -}}
+{{- $variables = append $variables . -}}
+{{- end -}}
+{{- end -}}
+{{- $_ := set $dashboard.templating "list" $variables -}}
+{{ mustToPrettyJson $dashboard }}
+{{- end -}}
 {{- end }}
 
 {{/* sluice.yaml: what the chart decides, under `config`. */}}
