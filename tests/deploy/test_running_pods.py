@@ -46,7 +46,7 @@ def running(
         broker.kill()
 
 
-def test_proxy_of_two_values_serves_and_reloads_its_limits(tmp_path: Path, hosts: Hosts) -> None:
+def test_proxy_of_three_values_serves_and_reloads_its_limits(tmp_path: Path, hosts: Hosts) -> None:
     with running("minimal", tmp_path, hosts) as pod:
         config = yaml.safe_load((pod.volume("config") / "sluice.yaml").read_text())
         config["limits"]["tenants"]["acme"]["publish"]["messages"] = 7
