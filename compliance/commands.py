@@ -10,6 +10,7 @@ import typer
 
 from accesslog.file_names import PATTERNS
 from compliance.log_folder import is_url, on_this_machine
+from protocol.exit_codes import ExitCode
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, one object at the end.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only, and the result that --json asks for.")]
@@ -114,7 +115,7 @@ def report(  # noqa: PLR0913 - one for each option
         from compliance.job import verify as verified
     except ImportError as error:
         typer.echo(f"sluice report: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(ExitCode.FAILED) from error
     if len(logs := access_log or []) > 1:
         raise typer.BadParameter(
             "give one folder: put the files of all proxies into it, whose names differ", param_hint="--access-log"
@@ -186,7 +187,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         typer.echo(
             f"sluice compliance run: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True
         )
-        raise typer.Exit(1) from error
+        raise typer.Exit(ExitCode.FAILED) from error
     try:
         job = Job(
             source=Source(source, _absolute(access_log), pairs("--source-option", source_option or [])),
@@ -199,7 +200,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         settings = pairs("--spark", spark or [])
     except JobError as error:
         typer.echo(f"sluice compliance run: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(error.exit_code) from error
     if report is not None and not follow:
         raise typer.BadParameter("needs --follow; `sluice report --tables` makes a report once", param_hint="--report")
     # Py4J would log each call that finds Java gone, with a traceback.
@@ -213,7 +214,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
             code = follows(live=live)
     except ReportError as error:
         typer.echo(f"sluice compliance run: {str(error).replace('--out', '--report')}", err=True)
-        code = 1
+        code = ExitCode.FAILED
     raise typer.Exit(code)
 
 

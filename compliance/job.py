@@ -40,11 +40,10 @@ from compliance.session import cause, disk_trouble, spark_session
 from compliance.storage import locked
 from compliance.stream.options import JobError, pairs
 from compliance.tables import LogTables, read_log, read_tables
+from protocol.exit_codes import ExitCode
 
 LINES_A_PARTITION = 250_000
 FEW_LINES = 100_000
-STRICT_EXIT = 3
-"""The exit code of a report by which not every limit is proved to be kept, if that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +141,14 @@ OnStep = Callable[[str], None]
 class ReportError(Exception):
     """The report cannot be made, for a reason that the operator can mend."""
 
+    exit_code = ExitCode.FAILED
+
+
+class ReportOptionError(ReportError):
+    """The options of the command line do not go together."""
+
+    exit_code = ExitCode.USAGE
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -159,10 +166,10 @@ class Origin:
         """Exactly one has to be given.
 
         Raises:
-            ReportError: If none or both are.
+            ReportOptionError: If none or both are.
         """
         if (self.access_log is None) == (not self.tables):
-            raise ReportError(
+            raise ReportOptionError(
                 "give either --access-log (the folder that the proxy writes) "
                 "or --tables (the --out of `sluice compliance run`)"
             )
@@ -325,10 +332,10 @@ def verify(access_log: Path | None, out: Path, *, as_json: bool = False, is_quie
     try:
         found = check(closed_files(access_log) if access_log else [], _sealed_list(access_log, out))
     except ReportError as error:
-        return _fail(str(error))
+        return _fail(str(error), error.exit_code)
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}")
-    code = 0 if found.is_proved else STRICT_EXIT
+    code = ExitCode.DONE if found.is_proved else ExitCode.NOT_SO
     if as_json:
         _print_json({"proved": found.is_proved, "exit_code": code, **msgspec.to_builtins(found)})
     for line in found.words() if not (as_json or is_quiet) else ():
@@ -339,7 +346,7 @@ def verify(access_log: Path | None, out: Path, *, as_json: bool = False, is_quie
 def _sealed_list(access_log: Path | None, out: Path) -> dict[str, str]:
     """Return the digests of a report's list of files, if that is the list that the report was made with."""
     if access_log is None:
-        raise ReportError("--verify needs --access-log, the folder that the report was made from")
+        raise ReportOptionError("--verify needs --access-log, the folder that the report was made from")
     made, place = out / "report.json", out / LIST
     if not made.exists():
         raise ReportError(f"--out {out}: no report.json in it; give the folder of a report")
@@ -401,7 +408,7 @@ def _refuse_patterns(option: str, path: Path) -> None:
 
 
 def report_with_progress(access_log: Path | None, tables: str, out: Path, options: ReportOptions) -> int:
-    """Makes the report; returns the exit code: 0 made, 1 not made, 3 made and `wanted.strict` is not content."""
+    """Makes the report; returns the exit code: `NOT_SO` if it is made and `options.strict` is not content."""
     console = Console(stderr=True, quiet=options.is_quiet)
     try:
         with console.status("") as status:
@@ -415,11 +422,13 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, option
                 settings=pairs("--spark", list(options.spark)),
                 is_quiet=options.is_quiet,
             )
-    except (ReportError, JobError, ProposalError, JavaNotFoundError) as error:
+    except (ReportError, JobError) as error:
+        return _fail(str(error), error.exit_code)
+    except (ProposalError, JavaNotFoundError) as error:
         return _fail(str(error))
     except (PySparkException, Py4JError, OSError) as error:
         return _fail(_of_spark(cause(error), access_log, out))
-    code = STRICT_EXIT if options.strict and report.overall.verdict in ("violated", "unknown") else 0
+    code = ExitCode.NOT_SO if options.strict and report.overall.verdict in ("violated", "unknown") else ExitCode.DONE
     passed_over = _passed_over(access_log)
     if options.as_json:
         verdict = {"verdict": report.overall.verdict, "headline": report.headline, "fleets": fleet_lines(report.fleets)}
@@ -442,9 +451,9 @@ def _of_spark(text: str, access_log: Path | None, out: Path) -> str:
     return disk_trouble(text, folders) or f"Spark failed: {text} (its log: {out / WORK / 'spark.log'})"
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, code: ExitCode = ExitCode.FAILED) -> int:
     print(f"sluice report: {message}", file=sys.stderr)  # noqa: T201 - a command's answer
-    return 1
+    return code
 
 
 def _print_verdict(report: Report, out: Path) -> None:

@@ -17,6 +17,7 @@ from demo.processes import WARM_UP_S, DemoError, Processes, claimed, sluice, sta
 from demo.verdict import Check, all_checks
 from demo.watch import LivePicture, Watch
 from loadgen.real.process import free_port
+from protocol.exit_codes import ExitCode
 
 HERE = Path(__file__).parent
 OUT = HERE / "out"
@@ -96,7 +97,9 @@ class Demo:
         with contextlib.suppress(KeyboardInterrupt):
             while True:
                 processes.start("load", sluice("load", *options))
-                processes.wait_for_end("load", HOLD_S + DRAIN_S + READY_S, lambda: None, good_codes=(0, 1))
+                processes.wait_for_end(
+                    "load", HOLD_S + DRAIN_S + READY_S, lambda: None, good_codes=(ExitCode.DONE, ExitCode.NOT_SO)
+                )
 
     def _start_broker(self, processes: Processes) -> str:
         if self._plan.broker == "real":
@@ -133,7 +136,9 @@ class Demo:
         with LivePicture(self._console, seconds) as picture:
             watch = Watch(admin, live, self._topics, picture)
             # code 1: messages are missing, as the checks report
-            processes.wait_for_end("load", seconds + DRAIN_S + READY_S, watch.look, good_codes=(0, 1))
+            processes.wait_for_end(
+                "load", seconds + DRAIN_S + READY_S, watch.look, good_codes=(ExitCode.DONE, ExitCode.NOT_SO)
+            )
 
     def _report(self, processes: Processes) -> None:
         self._say("the Spark job reads the access log and makes the report")

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from protocol.exit_codes import ExitCode
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only, and the result that --json asks for.")]
 
@@ -20,14 +22,13 @@ def broker(  # noqa: PLR0913 - one for each option
         ),
     ],
     certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Certificate for TLS, PEM. Default: none.", dir_okay=False)
+        Path | None, typer.Option(metavar="FILE", help="Certificate for TLS, PEM. Default: none.")
     ] = None,
     key: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
             help="PEM file with the certificate's private key. Default: the certificate's file.",
-            dir_okay=False,
         ),
     ] = None,
     partitioned: Annotated[
@@ -80,7 +81,8 @@ def broker(  # noqa: PLR0913 - one for each option
         run(options, endpoint, counts, tls, as_json=json, is_quiet=quiet)
     except (ValueError, OSError) as error:
         typer.echo(f"stand-in broker: {error}", err=True)
-        raise typer.Exit(1) from None
+        is_of_words = isinstance(error, ValueError) and not isinstance(error, OSError)
+        raise typer.Exit(ExitCode.USAGE if is_of_words else ExitCode.FAILED) from None
 
 
 def load(  # noqa: PLR0913 - one for each option
@@ -99,8 +101,6 @@ def load(  # noqa: PLR0913 - one for each option
             metavar="FILE",
             help="PEM certificates of the authorities that pulsar+ssl:// addresses are verified by. "
             "Default: the system's authorities.",
-            exists=True,
-            dir_okay=False,
         ),
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long to offer load, seconds.", min=0.1, max=3600)] = 30,
@@ -118,12 +118,12 @@ def load(  # noqa: PLR0913 - one for each option
     """Offer a scenario's load with official clients, and count.
 
     What is counted are receipts and deliveries. Exit code 0: every message offered has its receipt and, with
-    --verify-url, arrived once, in order and intact. 1: not so. 2: the scenario is wrong or no broker answers.
+    --verify-url, arrived once, in order and intact. 3: not so.
     """
     try:
         from loadgen.load.run import Request, main
     except ImportError as error:
         typer.echo(f"sluice load: {error.name} is not installed: run `pip install 'pulsar-sluice[load]'`", err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(ExitCode.FAILED) from error
     request = Request(scenario, service_url, verify_url, seconds, drain_seconds, out, live, ca, prints=json)
     raise typer.Exit(main(request))

@@ -7,13 +7,14 @@ Of several words all must fit, and with a tenant or a topic only producers and c
 token kicks: a connection may have streams of several tenants.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Protocol
 
 from limiter.limiter import StreamName
 from protocol.topic_name import parse_topic
+from proxy.block_rules import read_network
 from proxy.blocking.blocklist import Blockable
 from proxy.observe.connection import Connection
 
@@ -70,6 +71,36 @@ class Kick:
         words = {"tenant": self.tenant, "topic": self.topic, "role": self.role, "address": self.network}
         words["connection"] = None if self.connection_id is None else str(self.connection_id)
         return ", ".join(f"{word} {value}" for word, value in words.items() if value)
+
+
+def read_kick(words: Mapping[str, str], tenants: frozenset[str] | None = None, *, is_dry: bool = False) -> Kick:
+    """Return what words choose: tenant, topic, role, address, connection, each only where it is given.
+
+    Args:
+        words: The choice.
+        tenants: The tenants of the author's token; None: all.
+        is_dry: Whether nothing ends.
+
+    Raises:
+        ValueError: With the mistake and its remedy.
+    """
+    for word, value in words.items():
+        if not value:  # a variable of a script that is not set must not widen the choice
+            raise ValueError(f"{word}: is empty; name one, or leave it out")
+    if not words:
+        raise ValueError("name what to kick: tenant, topic, role, address or connection")
+    topic, address, connection = (words.get(word) for word in ("topic", "address", "connection"))
+    if connection and not (connection.isascii() and connection.isdecimal()):
+        raise ValueError(f"connection: {connection[:50]!r} is no number; /sluice/streams has it as connection_id")
+    return Kick(
+        words.get("tenant", ""),
+        parse_topic(topic).full if topic else "",
+        words.get("role", ""),
+        read_network(address) if address else None,
+        int(connection) if connection else None,
+        tenants,
+        is_dry=is_dry,
+    )
 
 
 def _is_in(network: IPv4Network | IPv6Network, host: str) -> bool:

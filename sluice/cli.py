@@ -21,6 +21,7 @@ import proxy.cli.importing
 import proxy.cli.policies
 import proxy.cli.serving
 import proxy.cli.top
+from protocol.exit_codes import ExitCode
 from proxy.cli.options import Json, Quiet, option, print_json
 
 WITHOUT_JSON = {"serve": "its operator's log is JSON already (log.format)"}
@@ -169,7 +170,7 @@ def sluice(
     context.obj = quiet
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
-        raise typer.Exit(2)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 @_compliance.callback()

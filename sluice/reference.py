@@ -12,6 +12,7 @@ from pathlib import Path
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from protocol.exit_codes import ExitCode
 from sluice.cli import app
 
 _WIDTH = 100
@@ -22,12 +23,11 @@ _HEAD = """\
 Made from the command line by `python -m sluice.reference > docs/commands.md`; `sluice COMMAND
 --help` says the same. The configuration file: [configuration.md](configuration.md).
 
+The exit codes are the same for all commands:
+
 | exit code | meaning |
 |---|---|
-| 0 | done; of `diff` and `doctor`: there is no difference |
-| 1 | not done, standard error has the reasons; of `diff` and `doctor`: there are differences |
-| 2 | a wrong option; of `diff`, `doctor`, `load`: files, proxy or broker could not be read or asked |
-| 3 | of `report --strict`: not all is compliant; of `report --verify`: not every file is there unchanged |
+{codes}
 
 `-q`, before or after a command, leaves errors and the result that was asked for: by `--json`, or by a command that only
 shows or writes one, as `explain` and `export`. `--json` prints the result as JSON; of commands that write files or run
@@ -62,7 +62,8 @@ def parameters(command: TyperCommand) -> list[Parameter]:
 
 def reference() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *(_section(name, command) for name, command in all_commands())])
+    codes = "\n".join(f"| {code:d} | {code.meaning} |" for code in ExitCode)
+    return "\n".join([_HEAD.format(codes=codes), *(_section(name, command) for name, command in all_commands())])
 
 
 def _section(name: str, command: TyperCommand) -> str:

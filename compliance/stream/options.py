@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from compliance.session import cause
 from compliance.stream.log_file import JobPlaces
+from protocol.exit_codes import ExitCode
 
 SOURCES = ("files", "kafka", "pulsar")
 SINKS = ("parquet", "delta", "iceberg")
@@ -12,6 +13,14 @@ SINKS = ("parquet", "delta", "iceberg")
 
 class JobError(Exception):
     """The job cannot be done, for a reason that the operator can mend."""
+
+    exit_code = ExitCode.FAILED
+
+
+class JobOptionError(JobError):
+    """The options of the command line are wrong, or do not go together."""
+
+    exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +85,11 @@ def pairs(option: str, texts: list[str]) -> dict[str, str]:
     """Turn `KEY=VALUE` texts into a mapping.
 
     Raises:
-        JobError: If one is not of that form.
+        JobOptionError: If one is not of that form.
     """
     for text in texts:
         if not text.partition("=")[0] or "=" not in text:
-            raise JobError(f"{option} {text}: must be KEY=VALUE")
+            raise JobOptionError(f"{option} {text}: must be KEY=VALUE")
     return {text.partition("=")[0]: text.partition("=")[2] for text in texts}
 
 
@@ -88,24 +97,24 @@ def checked(job: Job) -> Job:
     """Return the job, if its parts fit together.
 
     Raises:
-        JobError: Naming the option and the remedy.
+        JobOptionError: Naming the option and the remedy.
     """
     source, sink = job.source, job.sink
     if source.kind not in SOURCES:
-        raise JobError(f"--source {source.kind}: must be one of {', '.join(SOURCES)}")
+        raise JobOptionError(f"--source {source.kind}: must be one of {', '.join(SOURCES)}")
     if sink.kind not in SINKS:
-        raise JobError(f"--sink {sink.kind}: must be one of {', '.join(SINKS)}")
+        raise JobOptionError(f"--sink {sink.kind}: must be one of {', '.join(SINKS)}")
     if (source.kind == "files") != bool(source.folder):
-        raise JobError(f"--source {source.kind}: --access-log is for files, and files need it")
+        raise JobOptionError(f"--source {source.kind}: --access-log is for files, and files need it")
     if source.kind == "files" and source.options:
-        raise JobError("--source files: --source-option is for kafka and pulsar")
+        raise JobOptionError("--source files: --source-option is for kafka and pulsar")
     if source.kind == "pulsar" and not {"admin.url", "maxbytespertrigger"} & {key.lower() for key in source.options}:
-        raise JobError(
+        raise JobOptionError(
             "--source pulsar: its connector bounds a batch only if it can ask the broker's admin: "
             "add --source-option admin.url=http://HOST:8080 (or your own maxBytesPerTrigger=…)"
         )
     if (sink.kind == "iceberg") != bool(sink.catalog):
-        raise JobError(f"--sink {sink.kind}: --catalog CATALOG.NAMESPACE is for iceberg, and iceberg needs it")
+        raise JobOptionError(f"--sink {sink.kind}: --catalog CATALOG.NAMESPACE is for iceberg, and iceberg needs it")
     return job
 
 

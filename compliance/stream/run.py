@@ -32,6 +32,7 @@ from compliance.stream.log_file import name_of
 from compliance.stream.options import Job, JobError, checked
 from compliance.stream.source import FileFinder, closed_files, facts_in, stream_of
 from compliance.stream.tables import PASSED_OVER
+from protocol.exit_codes import ExitCode
 
 OnSummary = Callable[[Summary], None]
 OnStep = Callable[[str], None]
@@ -218,7 +219,7 @@ def run_with_progress(
         _check_folders(job)
         log = _log_file(job)
     except JobError as error:
-        return _fail(str(error))
+        return _fail(str(error), error.exit_code)
     try:
         if not is_quiet:
             _tell_passed_over(job)
@@ -385,9 +386,9 @@ def _trouble(text: str, job: Job) -> str | None:
     return trouble and f"{trouble}, then {_AGAIN}"
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, code: ExitCode = ExitCode.FAILED) -> int:
     _say(message)
-    return 1
+    return code
 
 
 def _say(message: str) -> None:

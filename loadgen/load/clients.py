@@ -20,7 +20,7 @@ TIMEOUT_S = 20
 Record = Callable[[bytes], None]
 
 
-_SERVICE_URL = EndpointForm(("pulsar", "pulsar+ssl"), "pulsar://HOST:PORT", is_url=True)
+SERVICE_URL = EndpointForm(("pulsar", "pulsar+ssl"), "pulsar://HOST:PORT", is_url=True)
 
 
 class ClientError(Exception):
@@ -159,7 +159,7 @@ class Clients:
         if name not in self._by_name:
             logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
             try:
-                service = _SERVICE_URL.parse(self._service_url)
+                service = SERVICE_URL.parse(self._service_url)
             except EndpointError as error:
                 raise ClientError(str(error)) from None
             client = pulsar.Client(str(service), logger=logger, operation_timeout_seconds=TIMEOUT_S, **self._tls)

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from loadgen.load.clients import ClientError, Clients, Record
+from loadgen.load.clients import SERVICE_URL, ClientError, Clients, Record
 from loadgen.load.offering import Clock, Lane, MessageOrigin, Sender, TopicOffer
 from loadgen.load.payload import RUN_BYTES
 from loadgen.load.results import Arrivals, Books, counts, document
 from loadgen.load.scenario import Scenario, ScenarioError, load_scenario
+from protocol.endpoint import EndpointError
+from protocol.exit_codes import ExitCode
 
 
 class LiveLines:
@@ -181,10 +183,6 @@ class _Run:
         }
 
 
-BAD_INPUT = 2
-SOMETHING_LOST = 1
-
-
 @dataclass(frozen=True, slots=True)
 class Request:
     """The choices of the command line."""
@@ -205,20 +203,28 @@ class Request:
 
 
 def main(request: Request) -> int:
-    """Run the load; returns the exit code: 0 all well, 1 something was lost, repeated or refused, 2 bad input."""
+    """Run the load; returns the exit code: of one that was not run, too."""
+    try:
+        for url in (request.service_url, request.verify_url):
+            if url is not None:
+                SERVICE_URL.parse(url)
+    except EndpointError as error:
+        return _fail(str(error), ExitCode.USAGE)
     try:
         result = _result(request)
     except (ScenarioError, ClientError) as error:
         return _fail(str(error))
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}: give a file that can be written")
+        return _fail(f"{error.filename}: {error.strerror}: give another file")
     for fault in result["faults"]:
         _say(fault)
-    return SOMETHING_LOST if result["faults"] else 0
+    return ExitCode.NOT_SO if result["faults"] else ExitCode.DONE
 
 
 def _result(request: Request) -> dict[str, Any]:
     scenario = load_scenario(request.scenario)
+    if request.ca is not None:
+        request.ca.open("rb").close()  # the native client does not say of a missing file which one it is
     order = LoadOrder(scenario, request.service_url, request.verify_url, request.seconds, request.drain_s)
     with ExitStack() as stack:
         stack.enter_context(_no_collector())
@@ -263,10 +269,10 @@ def _own_stdout() -> Iterator[TextIO]:
         os.close(kept)
 
 
-def _fail(text: str) -> int:
+def _fail(text: str, code: ExitCode = ExitCode.FAILED) -> int:
     for line in text.splitlines():
         _say(line)
-    return BAD_INPUT
+    return code
 
 
 def _say(line: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
 from protocol.endpoint import Endpoint, EndpointError, EndpointForm
-from proxy.cli.options import AdminLinkError, AdminOptions
+from proxy.cli.options import AdminLinkError, AdminOptions, CommandLineError
 from proxy.files import TokenFileError, read_token, reopenable
 
 PATIENCE_S = 10.0
@@ -78,11 +78,11 @@ def _endpoint(options: AdminOptions) -> Endpoint:
         endpoint = _ADMIN.parse(options.admin)
     except EndpointError as error:
         told = f"{error.problem}; a token goes into --token-file"
-        raise AdminLinkError(f"--admin: {options.admin[:200]!r}: {told}") from None
+        raise CommandLineError(f"--admin: {options.admin[:200]!r}: {told}") from None
     if not (options.ca or options.cert or options.key):
         return endpoint
     if options.admin.startswith("http://"):
-        raise AdminLinkError(f"--admin: {options.admin}: has no TLS; write https:// to use --ca, --cert, --key")
+        raise CommandLineError(f"--admin: {options.admin}: has no TLS; write https:// to use --ca, --cert, --key")
     return endpoint._replace(scheme="https")
 
 
@@ -92,7 +92,7 @@ def _context(options: AdminOptions) -> ssl.SSLContext:
         cert = _opened(opened, "--cert", options.cert)
         key = _opened(opened, "--key", options.key)
         if key and not cert:
-            raise AdminLinkError(f"--key: {options.key}: needs its certificate: add --cert FILE")
+            raise CommandLineError(f"--key: {options.key}: needs its certificate: add --cert FILE")
         try:
             context = trusting(ca)
         except ssl.SSLError:

@@ -6,6 +6,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from protocol.exit_codes import ExitCode
 from proxy.cli.options import AdminOptions, Json, Quiet, asks_proxy, print_json
 
 Target = Annotated[Path, typer.Argument(metavar="FILE", help="File for the backup; one that is there is replaced.")]
@@ -75,4 +76,4 @@ def restore(
 
 def _fail(problem: object) -> NoReturn:
     typer.echo(f"sluice: {problem}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(ExitCode.FAILED)

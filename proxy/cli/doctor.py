@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from protocol.exit_codes import ExitCode
 from protocol.printable import printable
-from proxy.cli.options import AdminLinkError, AdminOptions, Json, Quiet, asks_proxy, print_json
+from proxy.cli.options import AdminOptions, Json, Quiet, asks_proxy, print_json
 
 if TYPE_CHECKING:
     from yarl import URL
@@ -29,7 +30,7 @@ BrokerAdminUrl = Annotated[
 ]
 BrokerTokenFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Token for the broker's web service. Default: none.", dir_okay=False),
+    typer.Option(metavar="FILE", help="Token for the broker's web service. Default: none."),
 ]
 SeenFrom = Annotated[
     str,
@@ -48,7 +49,6 @@ Everywhere = Annotated[
     ),
 ]
 
-_COULD_NOT_LOOK = 2
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
@@ -70,8 +70,7 @@ def doctor(  # noqa: PLR0913 - one for each option
     It looks at brokers, clocks, certificates, degraded states, descriptors, kernel, disks, folders, limits and versions
     of a fleet's members. With --streams it lists
     the streams that differ between the proxy and its broker instead: the two are compared twice, 2 s apart, as a
-    difference may be there for a moment only. Exit code 0: no problem, no difference; 1: some; 2: proxy or broker
-    could not be asked.
+    difference may be there for a moment only. Exit code 0: no problem, no difference. 3: some.
     """
     import asyncio
 
@@ -90,15 +89,15 @@ def doctor(  # noqa: PLR0913 - one for each option
         url, token, link = read_url(broker_admin, options), token_in(broker_token_file), AdminLink(admin)
         looked = asyncio.run(_look((url, token, options), link, tenant, seen_from, everywhere=everywhere))
     except ImportFailed as error:
-        _give_up(error.problems)
-    except (AdminLinkError, TooManyError) as error:
-        _give_up([str(error)])
+        _give_up(error.problems, ExitCode.USAGE if error.is_of_words else ExitCode.FAILED)
+    except TooManyError as error:
+        _give_up([str(error)], ExitCode.FAILED)
     if json:
         print_json(looked._asdict())
     elif not quiet:
         _tell(looked, everywhere=everywhere)
     if looked.differences:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.NOT_SO)
 
 
 def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: bool) -> None:
@@ -106,10 +105,7 @@ def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: boo
 
     if is_of_streams:
         raise typer.BadParameter("these options choose streams to compare: add --streams")
-    try:
-        shown = AdminLink(admin).get_json("/sluice/doctor")
-    except AdminLinkError as error:
-        _give_up([str(error)])
+    shown = AdminLink(admin).get_json("/sluice/doctor")
     problems = sum(each["severity"] == "problem" for each in shown["findings"])
     if json:
         print_json(shown)
@@ -122,7 +118,7 @@ def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: boo
         found = "1 problem" if problems == 1 else f"{problems} problems"
         typer.echo(f"sluice: {found} in {len(shown['findings'])} findings", err=True)
     if problems:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.NOT_SO)
 
 
 def _tell(looked: "Looked", *, everywhere: bool) -> None:
@@ -154,7 +150,7 @@ async def _look(
         return await look(admin, lambda: link.get_json("/sluice/streams", query), seen_from, everywhere=everywhere)
 
 
-def _give_up(problems: list[str]) -> NoReturn:
+def _give_up(problems: list[str], code: ExitCode) -> NoReturn:
     for problem in problems:
         typer.echo(f"sluice: {printable(problem)}", err=True)
-    raise typer.Exit(_COULD_NOT_LOOK)
+    raise typer.Exit(code)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from protocol.exit_codes import ExitCode
 from proxy.cli.options import Json, Quiet, print_json
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 File = Annotated[
     Path | None,
-    typer.Argument(metavar="FILE", help="A broker's broker.conf or standalone.conf.", dir_okay=False),
+    typer.Argument(metavar="FILE", help="A broker's broker.conf or standalone.conf."),
 ]
 FromAdmin = Annotated[
     str | None,
@@ -25,11 +26,9 @@ FromAdmin = Annotated[
 ]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Token of a superuser, for --from-admin. Default: none.", dir_okay=False),
+    typer.Option(metavar="FILE", help="Token of a superuser, for --from-admin. Default: none."),
 ]
-Output = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="File for the YAML. Default: standard output.", dir_okay=False)
-]
+Output = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the YAML. Default: standard output.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the file that --output names.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Name also the keys that limit nothing.")]
 
@@ -68,7 +67,7 @@ def import_limits(
     except ImportFailed as error:
         for problem in error.problems:
             typer.echo(f"sluice: {problem}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(ExitCode.USAGE if error.is_of_words else ExitCode.FAILED) from None
     if json:
         place = {"file": str(output)} if output else {"yaml": text}
         print_json({"source": source, **place, **as_json(found)})

@@ -5,11 +5,13 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from protocol.exit_codes import ExitCode
 from protocol.printable import printable, printable_json
 
 DEFAULT_ADMIN = "127.0.0.1:8080"
@@ -47,6 +49,20 @@ class AdminLinkError(Exception):
     def __init__(self, text: str, status: int | None = None) -> None:
         super().__init__(text)
         self.status = status
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of a command that ends by it; a proxy answers words that it does not take with 400."""
+        return ExitCode.USAGE if self.status == HTTPStatus.BAD_REQUEST else ExitCode.FAILED
+
+
+class CommandLineError(AdminLinkError):
+    """The words of the command line cannot be meant; no proxy was asked."""
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """That of a wrong command line."""
+        return ExitCode.USAGE
 
 
 Admin = Annotated[
@@ -118,7 +134,7 @@ _Read = Callable[[dict[str, Any]], Any]
 def asks_proxy(command: Callable[..., None], more: Sequence[inspect.Parameter] = ()) -> Callable[..., None]:
     """Give a command these options in place of its parameter `admin: AdminOptions`, and `more` in place of its `**`.
 
-    An AdminLinkError ends the command with its line and exit code 1.
+    An AdminLinkError ends the command with its line and its exit code.
     """
     return _asking(command, more, Admin, DEFAULT_ADMIN, lambda given: AdminOptions(**given))
 
@@ -144,7 +160,7 @@ def _asking(
             command(admin=admin, **given)
         except AdminLinkError as error:
             typer.echo(f"sluice: {printable(str(error))}", err=True)
-            raise typer.Exit(1) from None
+            raise typer.Exit(error.exit_code) from None
 
     own = inspect.signature(command)
     others = [each for each in own.parameters.values() if each.name != "admin" and each.kind is not each.VAR_KEYWORD]

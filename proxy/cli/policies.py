@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from limiter.levels import CLIENT_PARTS
+from protocol.exit_codes import ExitCode
 from protocol.printable import printable
-from proxy.cli.options import AdminLinkError, AdminOptions, Json, asks_proxy, option, print_json
+from proxy.cli.options import AdminLinkError, AdminOptions, CommandLineError, Json, asks_proxy, option, print_json
 
 if TYPE_CHECKING:
     from proxy.cli.admin_link import AdminLink
@@ -34,7 +35,6 @@ Number = Annotated[int, typer.Option(min=1, max=10_000, help="Most changes shown
 
 _PATIENCE_S = 120.0
 """100,000 limits take a while to write and to put in force."""
-_DIFFERENT, _TROUBLE = 1, 2
 
 
 @partial(asks_proxy, more=_CLIENT)
@@ -89,7 +89,7 @@ def _write(output: Path, text: str) -> None:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         typer.echo(f"sluice: --output: {output}: cannot be written: {error.strerror}", err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(ExitCode.FAILED) from None
 
 
 @asks_proxy
@@ -102,9 +102,12 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False, json: Jso
     from proxy.cli.policy_tables import applied
     from proxy.policies.policy_set import as_tree
 
-    tree = as_tree(_read(file, 1, needs_limits=True))
+    tree = as_tree(_read(file, needs_limits=True))
     body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {}), "blocks": tree.get("blocks")}
-    answer = _link(admin).call("PUT", "/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
+    try:
+        answer = _link(admin).call("PUT", "/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
+    except AdminLinkError as error:  # of which the file may be the reason, and never the command line
+        raise error if isinstance(error, CommandLineError) else AdminLinkError(str(error)) from None
     if json:
         print_json(answer)
         return
@@ -116,26 +119,19 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False, json: Jso
 def diff(file: File, *, admin: AdminOptions, json: Json = False) -> None:
     """Compare the limits of a file with those in force.
 
-    Exit code 0: they are the same. 1: they are not. 2: an error. If the file has the key `blocks`, blocks are compared
-    as well.
+    Exit code 0: they are the same. 3: they are not. If the file has the key `blocks`, blocks are compared as well.
     """
     from proxy.cli.policy_tables import difference_lines
     from proxy.policies.policy_set import differences
 
-    wanted = _read(file, _TROUBLE)
-    try:
-        held = _held(_link(admin))
-    except AdminLinkError as error:
-        typer.echo(f"sluice: {printable(str(error))}", err=True)
-        raise typer.Exit(_TROUBLE) from None
-    found = list(differences(wanted, held))
+    found = list(differences(_read(file), _held(_link(admin))))
     if json:
         print_json([asdict(one) for one in found])
     else:
         for line in difference_lines(found):
             typer.echo(printable(line))
     if found:
-        raise typer.Exit(_DIFFERENT)
+        raise typer.Exit(ExitCode.NOT_SO)
 
 
 @asks_proxy
@@ -176,7 +172,7 @@ def _held(link: "AdminLink") -> "PolicySet":
         raise AdminLinkError(f"{link.address}: its policies cannot be read here: {error}") from None
 
 
-def _read(file: Path, code: int, *, needs_limits: bool = False) -> "PolicySet":
+def _read(file: Path, *, needs_limits: bool = False) -> "PolicySet":
     """Return the policies of a file; ends the command with a line for each problem."""
     from proxy.config.model import ConfigError, load_config
     from proxy.policies.policy_set import of_file
@@ -186,10 +182,10 @@ def _read(file: Path, code: int, *, needs_limits: bool = False) -> "PolicySet":
     except ConfigError as error:
         for problem in error.problems:
             typer.echo(f"sluice: {problem}", err=True)
-        raise typer.Exit(code) from None
+        raise typer.Exit(ExitCode.FAILED) from None
     if needs_limits and "limits" not in config.model_fields_set:
         typer.echo(f"sluice: {file}: has no limits; to take all away write `limits: {{}}`", err=True)
-        raise typer.Exit(code)
+        raise typer.Exit(ExitCode.FAILED)
     blocks = config.blocks if "blocks" in config.model_fields_set else None
     return of_file(config.limits, config.admission.subscribe_rate_per_consumer, blocks)
 
@@ -225,6 +221,7 @@ def block(
 
     What is open and matches ends at once.
     """
+    _check_block(kind, name, topic, namespace)
     body = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
     answer = _prompt_link(admin).call("POST", _BLOCKS, body)
     if json:
@@ -248,6 +245,7 @@ def unblock(
     json: Json = False,
 ) -> None:
     """Take a block back; clients may come again at once."""
+    _check_block(kind, name, topic, namespace)
     parts = {"kind": kind, "name": name, "topic": topic, "namespace": namespace}
     answer = _prompt_link(admin).call("DELETE", _BLOCKS, query={key: value for key, value in parts.items() if value})
     if json:
@@ -313,14 +311,30 @@ def kick(
 
     Of several options all must fit. With a tenant or a topic, producers and consumers end, else whole connections.
     """
+    from proxy.kicks import read_kick
+
     words = {"tenant": tenant, "topic": topic, "role": role, "address": address, "connection": connection}
-    query = {word: value for word, value in words.items() if value is not None} | {"dry_run": "1" if dry_run else "0"}
+    given = {word: value for word, value in words.items() if value is not None}
+    try:
+        read_kick(given)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from None
+    query = given | {"dry_run": "1" if dry_run else "0"}
     answer = _prompt_link(admin).call("POST", "/sluice/kick", query=query)
     if json:
         print_json(answer)
         return
     done = "ended" if answer["kicked"] else "would end"
     typer.echo(f"{done}: {answer['connections']} connections, {answer['streams']} producers and consumers")
+
+
+def _check_block(kind: str, name: str, topic: str, namespace: str) -> None:
+    from proxy.block_rules import read_key
+
+    try:
+        read_key(kind, name, topic, namespace)
+    except ValueError as error:
+        raise CommandLineError(str(error)) from None
 
 
 def _cells(rule: dict[str, Any]) -> tuple[Any, ...]:

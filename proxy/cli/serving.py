@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from protocol.exit_codes import ExitCode
 from proxy.cli.options import Json, Quiet, print_json
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def check(  # noqa: PLR0913 - one for each option
     """Check a configuration as `sluice serve` would take it.
 
     All errors are listed at once, each with its remedy. Exit code 0: it would start, perhaps with the warnings on
-    standard error. 1: it would not. 2: a wrong option.
+    standard error. 1: it would not.
     """
     from proxy.config.limits import doubtful_names
     from proxy.config.model import NO_LIMITS, ConfigError, load, usable_part
@@ -158,7 +159,7 @@ def check(  # noqa: PLR0913 - one for each option
     problems = [*problems, *found.problems]
     if json:
         print_json({"problems": problems, "warnings": warnings})
-        raise typer.Exit(1 if problems else 0)
+        raise typer.Exit(ExitCode.FAILED if problems else ExitCode.DONE)
     for warning in warnings if not quiet else ():
         typer.echo(f"sluice: warning: {warning}", err=True)
     if problems:
@@ -177,4 +178,4 @@ def _one_or_more(given: list[str] | None) -> str | list[str] | None:
 def _fail(problems: list[str]) -> NoReturn:
     for problem in problems:
         typer.echo(f"sluice: {problem}", err=True)
-    raise typer.Exit(1)
+    raise typer.Exit(ExitCode.FAILED)

@@ -86,14 +86,17 @@ def read_url(text: str, options: Options = OF_IMPORT) -> URL:
         ImportFailed: If the text is no such URL.
     """
     if "@" in text.partition("://")[2].partition("/")[0]:
-        raise ImportFailed([f"{options.url}: the URL holds a user or password; give a token with {options.token}"])
+        problem = f"{options.url}: the URL holds a user or password; give a token with {options.token}"
+        raise ImportFailed([problem], is_of_words=True)
     try:
         endpoint, path = _WEB_SERVICE_URL.split(text)
         url = URL(f"{endpoint}{path}")
     except ValueError as error:
-        raise ImportFailed([f"{options.url}: {shown(text)!r}: {getattr(error, 'problem', error)}"]) from None
+        problem = f"{options.url}: {shown(text)!r}: {getattr(error, 'problem', error)}"
+        raise ImportFailed([problem], is_of_words=True) from None
     if url.query_string or url.fragment:
-        raise ImportFailed([f"{options.url}: {shown(text)!r}: has a query; write it as {_WEB_SERVICE_URL.example}"])
+        problem = f"{options.url}: {shown(text)!r}: has a query; write it as {_WEB_SERVICE_URL.example}"
+        raise ImportFailed([problem], is_of_words=True)
     return url
 
 

@@ -46,11 +46,17 @@ class ImportResult:
 
 
 class ImportFailed(Exception):
-    """An import failed as a whole; `problems` has all errors, a line each."""
+    """An import failed as a whole; `problems` has all errors, a line each.
 
-    def __init__(self, problems: list[str]) -> None:
+    Args:
+        problems: The errors.
+        is_of_words: The command line is wrong, and nothing was read.
+    """
+
+    def __init__(self, problems: list[str], *, is_of_words: bool = False) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+        self.is_of_words = is_of_words
 
 
 def check_text(text: str) -> None:

@@ -9,6 +9,7 @@ from compliance import job
 from compliance.report.report import Report
 from compliance.session import spark_session
 from compliance.tables import read_log
+from protocol.exit_codes import ExitCode
 from sluice.cli import app
 from tests.compliance.modelled import write_modelled
 from tests.compliance.planted import planted, topic_of, write_file
@@ -61,7 +62,7 @@ def planted_run(spark, report_command, tmp_path_factory):
 def planted_logs(planted_run, tmp_path_factory):
     """The report on all planted logs, and where their files are now: not where they were read."""
     said, folder, out = planted_run
-    assert said.exception is None or said.exit_code == job.STRICT_EXIT, said.output
+    assert said.exception is None or said.exit_code == ExitCode.NOT_SO, said.output
     moved = tmp_path_factory.mktemp("moved") / "log"
     folder.rename(moved)
     return msgspec.json.decode((out / "report.json").read_bytes(), type=Report), moved

@@ -112,7 +112,7 @@ def test_a_log_and_a_jobs_tables_give_the_same_report(spark, report_command, tmp
 def test_either_a_log_or_tables_are_reported_on(told, tmp_path):
     for both in ([], ["--access-log", tmp_path, "--tables", tmp_path]):
         ended = told(*both, "--out", tmp_path / "out")
-        assert ended.exit_code == 1
+        assert ended.exit_code == 2
         assert ended.stderr.startswith("sluice report: give either --access-log")
 
 

@@ -255,7 +255,7 @@ async def test_command_shows_findings_and_its_exit_code(make_admin: Any) -> None
     admin: Admin = await make_admin(broker="pulsar://127.0.0.1:1")
     address = f"127.0.0.1:{admin.client.port}"
     done = await asyncio.to_thread(CliRunner().invoke, app, ["doctor", "--admin", address])
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     first, second, *_ = done.stdout.splitlines()
     assert first.startswith("problem  brokers      broker pulsar://127.0.0.1:1 does not answer: ")
     assert second.startswith("                      to do: check its address")

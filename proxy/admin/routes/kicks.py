@@ -6,11 +6,9 @@ from typing import TypedDict
 import structlog
 from aiohttp import web
 
-from protocol.topic_name import parse_topic
 from proxy.admin.handlers import ANY_TEXT, Either, Query, Text, asked, caller_of, described, explaining
 from proxy.admin.tenant_scope import KICK
-from proxy.block_rules import read_network
-from proxy.kicks import Kick, KickEffect, kicking
+from proxy.kicks import Kick, KickEffect, kicking, read_kick
 from proxy.policies.keys import LONGEST, OPERATOR, ActionKind, Principal
 from proxy.policies.service import PolicyService
 from proxy.policies.store import Action
@@ -92,20 +90,5 @@ class KickRest:
 
 
 def _read(query: Query, author: Principal) -> Kick:
-    for key in _CHOICE:
-        if query.get(key.name) == "":  # a variable of a script that is not set must not widen the choice
-            raise ValueError(f"{key.name}: is empty; name one, or leave it out")
-    tenant, topic, role, address, connection = (key.read(query) for key in _CHOICE)
-    if not any((tenant, topic, role, address, connection)):
-        raise ValueError("name what to kick: tenant, topic, role, address or connection")
-    if connection and not (connection.isascii() and connection.isdecimal()):
-        raise ValueError(f"connection: {connection[:50]!r} is no number; /sluice/streams has it as connection_id")
-    return Kick(
-        tenant,
-        parse_topic(topic).full if topic else "",
-        role,
-        read_network(address) if address else None,
-        int(connection) if connection else None,
-        author.tenants,
-        is_dry=_DRY_RUN.read(query) == "1",
-    )
+    words = {key.name: key.read(query) for key in _CHOICE if key.name in query}
+    return read_kick(words, author.tenants, is_dry=_DRY_RUN.read(query) == "1")

@@ -16,7 +16,7 @@ from compliance.commands import _absolute
 def test_a_wrong_option_is_one_line_and_no_traceback(tmp_path, words, said):
     command = [sys.executable, "-m", "sluice", "compliance", "run", "--out", str(tmp_path / "out"), *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
 
 
 def test_folders_are_made_absolute_and_uris_are_left_alone(tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ SCENARIO = Scenario.model_validate(
 
 def ran(broker: FakeBroker, verify_url: str | None = "pulsar://broker", drain_s: float = 5, **around: Any) -> Books:
     time = FakeTime(broker.tick)
-    order = LoadOrder(SCENARIO, "pulsar://proxy", verify_url, 4, drain_s)
+    order = LoadOrder(SCENARIO, "pulsar://proxy:6650", verify_url, 4, drain_s)
     return run(order, Surroundings(time.clock, time.sleep, broker.clients, **around))
 
 
@@ -72,7 +72,7 @@ def test_all_that_was_sent_is_in_the_receiving_ends_book() -> None:
 def test_senders_go_through_the_proxy_and_the_receiving_end_does_not() -> None:
     broker = FakeBroker()
     ran(broker)
-    assert broker.urls == ["pulsar://proxy", "pulsar://broker"]
+    assert broker.urls == ["pulsar://proxy:6650", "pulsar://broker"]
 
 
 def test_topics_that_name_a_connection_share_it_and_others_have_their_own() -> None:
@@ -117,7 +117,7 @@ def test_the_wait_for_lost_messages_is_bounded_too() -> None:
 def test_without_a_receiving_end_there_is_no_book_of_it() -> None:
     broker = FakeBroker()
     assert ran(broker, verify_url=None).arrivals is None
-    assert broker.urls == ["pulsar://proxy"]
+    assert broker.urls == ["pulsar://proxy:6650"]
 
 
 def test_progress_comes_twice_a_second_with_the_counts_of_both_ends() -> None:
@@ -150,7 +150,7 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
 def request_(tmp_path: Path) -> Request:
     file = tmp_path / "load.yaml"
     file.write_text(SCENARIO_FILE)
-    return Request(file, "pulsar://proxy", "pulsar://faked", 2, 1, tmp_path / "counts.json", None)
+    return Request(file, "pulsar://proxy:6650", "pulsar://faked:6650", 2, 1, tmp_path / "counts.json", None)
 
 
 def changed(request: Request, **changes: object) -> Request:
@@ -166,9 +166,9 @@ def test_counts_are_written_and_nothing_is_said_when_all_went_well(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_lost_message_is_exit_code_1_and_a_line(faked: FakeBroker, request_: Request, capfd: Capture) -> None:
+def test_a_lost_message_is_exit_code_3_and_a_line(faked: FakeBroker, request_: Request, capfd: Capture) -> None:
     faked.loses = ONLY_TOPIC
-    assert main(request_) == 1
+    assert main(request_) == 3
     assert capfd.readouterr().err == f"sluice load: {ONLY_TOPIC}: 21 receipts whose message did not arrive\n"
 
 
@@ -206,15 +206,15 @@ def test_the_collector_works_again_afterwards(faked: FakeBroker, request_: Reque
     assert gc.isenabled()
 
 
-def test_a_bad_scenario_is_exit_code_2_and_one_line_a_reason(request_: Request, capfd: Capture) -> None:
+def test_a_bad_scenario_is_exit_code_1_and_one_line_a_reason(request_: Request, capfd: Capture) -> None:
     request_.scenario.write_text(SCENARIO_FILE.replace("rate: 10", "rate: 0"))
-    assert main(request_) == 2
+    assert main(request_) == 1
     assert capfd.readouterr().err.count("\n") == 1
 
 
 def test_an_out_file_that_cannot_be_written_is_named_before_the_run(
     faked: FakeBroker, request_: Request, capfd: Capture
 ) -> None:
-    assert main(changed(request_, out=Path("/nowhere/counts.json"))) == 2
+    assert main(changed(request_, out=Path("/nowhere/counts.json"))) == 1
     assert "/nowhere/counts.json: No such file or directory" in capfd.readouterr().err
     assert faked.urls == []

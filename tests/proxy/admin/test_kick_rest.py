@@ -126,6 +126,6 @@ async def test_command_shows_what_ends_and_what_would(make_admin) -> None:
     done = await sluice(admin, "kick", "--tenant", "acme")
     assert done.stdout.endswith("ended: 0 connections, 2 producers and consumers\n")
     unset = await sluice(admin, "kick", "--tenant", "", "--address", "0.0.0.0/0")
-    assert (unset.exit_code, "tenant: is empty" in unset.stderr) == (1, True)
+    assert (unset.exit_code, "tenant: is empty" in unset.stderr) == (2, True)
     refused = await sluice(admin, "kick")
-    assert (refused.exit_code, "name what to kick" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "name what to kick" in refused.stderr) == (2, True)

@@ -75,10 +75,10 @@ async def test_lifting_a_rule_of_the_file_says_that_it_comes_back(make_admin) ->
     assert "file, lifted" in (await sluice(address_of(admin), "blocks")).stdout
 
 
-async def test_a_mistake_is_one_line_and_exit_code_1(make_admin) -> None:
+async def test_a_mistake_is_one_line_and_exit_code_2(make_admin) -> None:
     admin: Admin = await make_admin()
     done = await sluice(address_of(admin), "block", "user", "u")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("sluice: 'user' cannot be blocked; write one of address, role, producer")
 

@@ -72,7 +72,7 @@ async def test_quiet_leaves_what_a_command_only_shows(make_admin, tmp_path: Path
 
 async def test_an_error_is_printed_even_quietly(make_admin) -> None:
     done = await sluice(await make_admin(), "-q", "block", "shoe", "eve")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr.startswith("sluice: ")
 

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from limiter.levels import Setting
+from protocol.exit_codes import ExitCode
 from sluice.cli import app
 from tests.proxy.admin_client import Admin
 
@@ -72,7 +73,7 @@ async def test_what_is_exported_is_fine_and_no_different_and_applied_elsewhere_h
     same = await sluice(admin, "diff", file)
     assert (same.exit_code, same.stdout) == (0, "")
 
-    assert (await sluice(other, "diff", file)).exit_code == 1
+    assert (await sluice(other, "diff", file)).exit_code == ExitCode.NOT_SO
     tried = await sluice(other, "apply", file, "--dry-run")
     assert "would change: limits.namespaces.acme/shop.publish: - -> messages 9\n" in tried.stdout
     assert list(other.store.policies()) == []
@@ -101,14 +102,13 @@ async def test_diff_shows_each_key_with_both_values_and_the_origin(make_admin, t
     ]
 
 
-async def test_diff_ends_with_2_where_it_cannot_compare(make_admin, tmp_path: Path) -> None:
+async def test_diff_fails_where_it_cannot_compare(make_admin, tmp_path: Path) -> None:
     admin: Admin = await make_admin()
-    assert (await sluice(admin, "diff", tmp_path / "none.yaml")).exit_code == 2
+    assert (await sluice(admin, "diff", tmp_path / "none.yaml")).exit_code == ExitCode.FAILED
     file = tmp_path / "limits.yaml"
     file.write_text("limits: {}\n")
-    await admin.client.close()
-    lost = await sluice(admin, "diff", file)
-    assert (lost.exit_code, len(lost.stderr.splitlines())) == (2, 1)
+    lost = await asyncio.to_thread(CliRunner().invoke, app, ["diff", str(file), "--admin", "127.0.0.1:1"])
+    assert (lost.exit_code, len(lost.stderr.splitlines())) == (ExitCode.FAILED, 1)
 
 
 async def test_a_file_that_is_wrong_is_told_and_not_applied(make_admin, tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ async def test_blocks_hold_as_in_a_file_that_has_the_key_blocks(make_admin, tmp_
     file.write_text("limits: {}\nblocks: []\n")
     result = await sluice(admin, "diff", file)
     assert (result.exit_code, result.stdout) == (
-        1,
+        ExitCode.NOT_SO,
         "block of role 'billing'\n  file:     -\n  in force: blocked (file)\n",
     )
     assert (
