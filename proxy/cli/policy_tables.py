@@ -141,9 +141,9 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
         what = " ".join(part for part in (change["kind"], change["setting"], change["name"], origin) if part)
         rows = [("by", author)]
         if change["origin"]:
-            rows += [("from", _words_held(change)), ("to", _body(change["after"], "taken back"))]
+            rows += [("from", _words_held(change)), ("to", _words_after(change))]
         else:
-            rows.append(("did", change["after"] or ""))
+            rows.append(("did", _words_after(change)))
         table = Table.grid(
             Column(width=6), Column(overflow="fold", ratio=1), padding=(0, 1, 0, 0), pad_edge=True, expand=True
         )
@@ -151,6 +151,11 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
         for row in rows:
             table.add_row(*_plain(*row))
         yield table
+
+
+def _words_after(change: dict[str, Any]) -> str:
+    """Return the new value; an earlier Sluice has no words for it."""
+    return str(change["words"]) if "words" in change else _body(change["after"])
 
 
 def _words_held(change: dict[str, Any]) -> str:
@@ -170,21 +175,12 @@ def _words_held(change: dict[str, Any]) -> str:
 _NOTHING_HELD = {PolicyKind.BLOCK: "not blocked", PolicyKind.ATTACHMENT: "in no group"}
 
 
-def _body(kept: str | None, nothing: str = "-") -> str:
-    """Return a kept body as people write it: of Sluice's own form, the section alone."""
-    if kept is None:
-        return nothing
-    if not kept:
-        return "attached to none"
-    try:
-        body = msgspec.json.decode(kept)
-    except msgspec.DecodeError:
-        return kept
-    if isinstance(body, dict) and "form" in body:
-        body = body["body"]
+def _body(body: dict[str, Any] | str | None) -> str:
+    """Return a body as people write it: of Sluice's own form, the section alone."""
     if not isinstance(body, dict):
-        return kept
-    return ", ".join(f"{key} {_word(value)}" for key, value in body.items()) or "nothing limited"
+        return body or "-"
+    section: dict[str, Any] = body["body"] if "form" in body else body
+    return ", ".join(f"{key} {_word(value)}" for key, value in section.items()) or "nothing limited"
 
 
 def _word(value: Any) -> str:

@@ -1,5 +1,7 @@
 """Values that were in force before a change, whatever their source, for the audit log: as JSON, and in words.
 
+The new value is in the same words.
+
 A body of run time hides the file's value, a plan's, or that of a wider setting. The body before says nothing of these.
 """
 
@@ -10,11 +12,12 @@ import msgspec
 from limiter.levels import Setting
 from limiter.names import EACH
 from limiter.policies import PolicyTarget, Value
+from limiter.token_bucket import Limit
 from proxy import typed_json
 from proxy.block_rules import Rule
-from proxy.policies.bodies import Section, section_of, section_text
+from proxy.policies.bodies import BodyError, Section, group_limits, limit_of, section_of, section_text
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind
-from proxy.policies.layers import dynamic_target
+from proxy.policies.layers import dynamic_target, dynamic_value
 from proxy.policies.state import PolicyState, layered_targets, targets_from
 
 
@@ -43,9 +46,59 @@ class ValueBefore(msgspec.Struct, frozen=True, omit_defaults=True):
         """Return the value and its source in one line."""
         source = ", ".join(part for part in (self.origin, self.plan and f"plan {self.plan}") if part)
         if self.kind == PolicyKind.BLOCK:
-            return f"blocked{self.text and ': '}{self.text} ({source})"
-        value = f"in group {self.text}" if self.kind == PolicyKind.ATTACHMENT else section_text(self.limit)
+            return f"{_blocked(self.text)} ({source})"
+        value = _in_group(self.text) if self.kind == PolicyKind.ATTACHMENT else section_text(self.limit)
         return f"{value} ({source})"
+
+
+def words_after(key: PolicyKey, kept: str | None) -> str:
+    """Return the value that a change sets, in the words of the values before it.
+
+    Args:
+        key: The key of the policy.
+        kept: The new body, as the store keeps it; None: it is taken back.
+    """
+    if kept is None:
+        return "taken back"
+    layer = Layer.DYNAMIC if key.kind is PolicyKind.DYNAMIC else key.setting_and_layer[1]
+    try:
+        return f"{_value_words(key, kept)} ({layer.origin})"
+    except (BodyError, ValueError, KeyError):  # of a later Sluice
+        return kept
+
+
+def _value_words(key: PolicyKey, kept: str) -> str:
+    if key.kind is PolicyKind.BLOCK:
+        order = typed_json.decode(kept, _Blocked)
+        return "not blocked, whatever the file says" if order.lifts else _blocked(order.reason)
+    if key.kind is PolicyKind.ATTACHMENT:
+        return _in_group(kept) if kept else "in no group"
+    if key.kind is PolicyKind.DYNAMIC:
+        target = dynamic_target(key.name)
+        value = dynamic_value(target, {key.name: kept}, None)
+        return section_text(section_of(target[0], value.limit if value else Limit()))
+    if key.kind is PolicyKind.GROUP:
+        limits = group_limits(key.name, kept, {})
+        return "; ".join(f"{about}: {section_text(section_of(about, limit))}" for about, limit in limits.items()) or (
+            "no limit"
+        )
+    about = layered_targets(key)[0][1][0]
+    return section_text(section_of(about, limit_of(key, kept)))
+
+
+class _Blocked(msgspec.Struct, frozen=True):
+    """The part of a kept block that people read."""
+
+    reason: str = ""
+    lifts: bool = False
+
+
+def _blocked(reason: str) -> str:
+    return f"blocked{reason and ': '}{reason}"
+
+
+def _in_group(name: str) -> str:
+    return f"in group {name}"
 
 
 def held_by(state: PolicyState, key: PolicyKey) -> list[ValueBefore]:

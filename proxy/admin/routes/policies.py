@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated, Any, TypedDict
 
+import msgspec
 from aiohttp import web
 from pydantic import ValidationError, field_validator
 
@@ -36,7 +37,7 @@ from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told, cut
 from proxy.mistakes import BOUNDED, ConfigSection, ReadSoFar
 from proxy.policies.bodies import BodyError, requested_body
-from proxy.policies.held import ValueBefore, read
+from proxy.policies.held import ValueBefore, read, words_after
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
@@ -314,7 +315,10 @@ class HeldValue(TypedDict):
 
 
 class AuditedChange(TypedDict):
-    """A change; bodies are as the store keeps them, null for none. The origin is the layer: rest, global or tenant.
+    """A change. The origin is the layer: rest, global or tenant.
+
+    `before` and `after` are the bodies that were set at run time: an object, a text for a key of the dynamic
+    configuration or the group of an attachment, null for none; `words` has the new value in one line, in the words of `held`.
 
     `held` has the values in force before, whatever their source: none if there was no limit, null if the change is of
     an earlier Sluice. An action (`drain`, `kick`, or a later Sluice's) has no setting, and its effect in `after`.
@@ -327,8 +331,9 @@ class AuditedChange(TypedDict):
     setting: str
     name: str
     origin: str
-    before: str | None
-    after: str | None
+    before: dict[str, Any] | str | None
+    after: dict[str, Any] | str | None
+    words: str
     held: list[HeldValue] | None
 
 
@@ -374,17 +379,29 @@ def _shown(audited: Audited) -> AuditedChange:
         "origin": "",
         "before": None,
         "after": None,
+        "words": "",
         "held": None,
     }
     if isinstance(change, Action):
         shown["kind"], shown["name"], shown["after"] = str(change.kind), change.name, change.effect
+        shown["words"] = change.effect
         return shown
     shown["kind"], shown["name"] = change.key.kind.value, change.key.name
     shown["setting"], layer = change.key.setting_and_layer
     shown["origin"] = layer.origin
-    shown["before"], shown["after"] = change.before, change.after
+    shown["before"], shown["after"] = _as_value(change.before), _as_value(change.after)
+    shown["words"] = words_after(change.key, change.after)
     shown["held"] = None if change.held is None else [_value_held(held) for held in read(change.held)]
     return shown
+
+
+def _as_value(kept: str | None) -> dict[str, Any] | str | None:
+    """Return a kept body as JSON has it; one that is no object stays a text."""
+    try:
+        body = msgspec.json.decode(kept) if kept else kept
+    except msgspec.DecodeError:
+        return kept
+    return body if isinstance(body, dict) else kept
 
 
 def _value_held(held: ValueBefore) -> HeldValue:

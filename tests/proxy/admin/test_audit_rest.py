@@ -1,6 +1,10 @@
 """`/sluice/audit`."""
 
-from proxy.policies.keys import ActionKind
+import pytest
+
+from proxy.policies.bodies import DispatchRate, kept_as_own, kept_as_own_group, kept_as_pulsar_s
+from proxy.policies.held import words_after
+from proxy.policies.keys import ActionKind, PolicyKey, PolicyKind
 from proxy.policies.store import Action
 from tests.proxy.admin_client import Admin
 
@@ -48,6 +52,45 @@ async def test_block_of_the_file_was_in_force_before_it_is_lifted(make_admin) ->
     _, said = await admin.ask("GET", "/sluice/audit")
     (change,) = said["changes"]
     assert [held["words"] for held in change["held"]] == ["blocked: spam (file)"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "name", "kept", "words"),
+    [
+        ("publish", "topic", "persistent://a/b/c", kept_as_own({"messages": "100/s"}), "messages 100 (rest)"),
+        ("publish", "topic", "persistent://a/b/c", kept_as_own({"bytes": "3MB/min"}), "bytes 3MB/min (rest)"),
+        ("dispatch", "topic", "persistent://a/b/c", kept_as_pulsar_s(DispatchRate()), "no limit (rest)"),
+        ("group", "", "gold", kept_as_own_group({"publish": {"messages": 5}}), "publish: messages 5 (rest)"),
+        ("attachment", "tenant", "a", "gold", "in group gold (rest)"),
+        ("attachment", "tenant", "a", "", "in no group (rest)"),
+        ("dynamic", "", "maxPublishRatePerTopicInMessages", "50", "messages 50 (dynamic)"),
+        ("block", "", "role r", '{"kind":"role","name":"r","reason":"spam","since_ns":17}', "blocked: spam (rest)"),
+        (
+            "block",
+            "",
+            "role r",
+            '{"kind":"role","name":"r","lifts":true}',
+            "not blocked, whatever the file says (rest)",
+        ),
+        ("publish", "topic", "persistent://a/b/c", None, "taken back"),
+        ("publish", "topic", "persistent://a/b/c", '{"form":"later"}', '{"form":"later"}'),
+    ],
+)
+def test_new_value_is_in_words(kind: str, setting: str, name: str, kept: str | None, words: str) -> None:
+    assert words_after(PolicyKey(PolicyKind(kind), setting, name), kept) == words
+
+
+async def test_new_value_has_the_words_that_it_has_when_it_is_the_old_one(make_admin) -> None:
+    admin: Admin = await make_admin()
+    for rate in (5, 6):
+        await admin.ask("POST", _PATH, json={"publishThrottlingRateInMsg": rate})
+        await admin.ask("POST", "/sluice/blocks", json={"kind": "role", "name": "r", "reason": f"test {rate}"})
+    _, answer = await admin.ask("GET", "/sluice/audit")
+    second_block, second_rate, first_block, first_rate = answer["changes"]
+    assert [held["words"] for held in second_rate["held"]] == [first_rate["words"]] == ["messages 5 (rest)"]
+    assert [held["words"] for held in second_block["held"]] == [first_block["words"]] == ["blocked: test 5 (rest)"]
+    assert first_rate["after"]["body"]["publishThrottlingRateInMsg"] == 5
+    assert (second_block["before"]["reason"], second_block["after"]["reason"]) == ("test 5", "test 6")
 
 
 async def test_actions_are_listed_with_their_effect(make_admin) -> None:

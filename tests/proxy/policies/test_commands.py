@@ -140,7 +140,7 @@ async def test_audit_shows_who_changed_what(make_admin) -> None:
     assert [row.split()[:3] for row in rows] == [
         ["by", "anonymous", "(127.0.0.1)"],
         ["from", "no", "limit"],
-        ["to", "publishThrottlingRateInMsg", "5,"],
+        ["to", "messages", "5"],
     ]
 
 

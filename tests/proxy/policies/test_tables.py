@@ -7,23 +7,23 @@ from proxy.cli.policy_tables import applied, audit_lines
 
 
 @pytest.mark.parametrize(
-    ("kept", "told"),
+    ("body", "text"),
     [
-        (None, "taken back"),
-        ("", "attached to none"),
-        ("gold", "gold"),
+        (None, "-"),
         ("7", "7"),
-        ('{"form":"sluice","body":{"messages":"30/min","relativeToPublishRate":true}}', "messages 30/min, relative"),
-        ('{"form":"sluice","body":{"publish":{"messages":5},"dispatch":null}}', "publish (messages 5), dispatch null"),
-        ('{"publishRateInMsgs":5}', "publishRateInMsgs 5"),
-        ("{}", "nothing limited"),
+        (
+            {"form": "sluice", "body": {"messages": "30/min", "relativeToPublishRate": True}},
+            "messages 30/min, relative",
+        ),
+        ({"publishRateInMsgs": 5}, "publishRateInMsgs 5"),
+        ({}, "nothing limited"),
     ],
 )
-def test_kept_bodies_are_told_as_people_write_them(kept: str | None, told: str) -> None:
+def test_bodies_of_an_earlier_sluice_are_shown(body: dict[str, Any] | str | None, text: str) -> None:
     change = dict.fromkeys(("at", "who", "address", "kind", "setting", "name", "origin"), "x")
-    (table,) = audit_lines([{**change, "before": None, "after": kept}])
+    (table,) = audit_lines([{**change, "before": None, "after": body}])
     _by, _before, after = table.columns[1].cells
-    assert str(after).startswith(told)
+    assert str(after).startswith(text)
 
 
 def _audited(**more: Any) -> dict[str, Any]:
@@ -36,7 +36,8 @@ def _audited(**more: Any) -> dict[str, Any]:
         "name": "persistent://acme/shop/a-topic-with-a-rather-long-name-that-fits-no-line-of-a-table",
         "origin": "rest",
         "before": None,
-        "after": '{"publishThrottlingRateInMsg":5}',
+        "after": {"publishThrottlingRateInMsg": 5},
+        "words": "messages 5 (rest)",
         **more,
     }
 
@@ -47,10 +48,13 @@ _HELD = {"kind": "publish", "setting": "topic_of_namespace", "name": "acme/*", "
 @pytest.mark.parametrize(
     ("change", "lines"),
     [
-        (_audited(held=[]), ["from no limit", "to publishThrottlingRateInMsg 5"]),
-        (_audited(held=None, before='{"publishThrottlingRateInMsg":4}'), ["from publishThrottlingRateInMsg 4"]),
+        (_audited(held=[]), ["from no limit", "to messages 5 (rest)"]),
+        (_audited(held=None, before={"publishThrottlingRateInMsg": 4}), ["from publishThrottlingRateInMsg 4"]),
         (_audited(held=[_HELD]), ["from messages 9 (file, plan gold), as topic_of_namespace acme/*"]),
-        (_audited(held=[{**_HELD, "name": "shop"}], name="shop", after=None), ["gold) to taken back"]),
+        (
+            _audited(held=[{**_HELD, "name": "shop"}], name="shop", after=None, words="taken back"),
+            ["gold) to taken back"],
+        ),
         (
             _audited(kind="group", name="g", held=[{**_HELD, "name": "g"}, {**_HELD, "name": "g", "kind": "d"}]),
             ["from publish: messages 9 (file, plan gold); d: messages 9"],
@@ -58,7 +62,7 @@ _HELD = {"kind": "publish", "setting": "topic_of_namespace", "name": "acme/*", "
         (_audited(kind="block", setting="", name="role 'r'", held=[]), ["from not blocked"]),
         (_audited(kind="attachment", setting="tenant", name="t", held=[]), ["from in no group"]),
         (
-            _audited(kind="drain", setting="", name="", origin="", after="began to drain: 5 connections", held=None),
+            _audited(kind="drain", setting="", name="", origin="", words="began to drain: 5 connections", held=None),
             ["2026-01-01 00:00:00 drain by ops (192.0.2.7) did began to drain: 5 connections"],
         ),
     ],
