@@ -318,7 +318,8 @@ class AuditedChange(TypedDict):
     """A change. The origin is the layer: rest, global or tenant.
 
     `before` and `after` are the bodies that were set at run time: an object, a text for a key of the dynamic
-    configuration or the group of an attachment, null for none; `words` has the new value in one line, in the words of `held`.
+    configuration or the group of an attachment, null for none. `words` has the new value in one line, in the words of
+    `held`.
 
     `held` has the values in force before, whatever their source: none if there was no limit, null if the change is of
     an earlier Sluice. An action (`drain`, `kick`, or a later Sluice's) has no setting, and its effect in `after`.
