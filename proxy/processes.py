@@ -411,7 +411,7 @@ async def _keep(children: Sequence[ChildProcess], replacing: Replacing) -> None:
             ending.set()
 
     loop.add_signal_handler(signal.SIGHUP, pass_on, signal.SIGHUP)
-    loop.add_signal_handler(signal.SIGUSR2, log.error, "processes are not replaced: not all of them serve yet")
+    loop.add_signal_handler(signal.SIGUSR2, lambda: log.error("processes are not replaced: not all of them serve yet"))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end, number)
     ends = loop.create_task(ending.wait())

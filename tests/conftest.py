@@ -6,15 +6,18 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, MutableMapping
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
+from structlog.testing import LogCapture
 
 import tests.examples  # noqa: F401 - sets how many examples are tried, and which
 from bench.data_path.proxies import haproxy_missing
 from loadgen.real.jars import OLDEST_JAVA, available, find_java
+from proxy.observe.log_reference import events
 from tests.netns.hosts import missing as namespaces_missing
 from tools.chart import OPERATOR, find_helm
 
@@ -75,6 +78,9 @@ WHOLE_ONLY = (
     "proxy/policies/test_change_notifier.py", "proxy/policies/test_many_topics.py",
 )  # fmt: skip
 """What `make check` leaves to `make test` (`-m "not whole"`): under tests/."""
+
+OF_EVERY_LINE = {"event", "level", "log_level", "timestamp", "process", "exc_info", "exception"}
+"""Fields that the head of docs/log.md has."""
 
 ON_REQUEST = "on_request"
 """The marker of tests that nobody runs who does not name it: deselected, as by `-m`, and not left out."""
@@ -232,3 +238,29 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
             reporter.write_line(f"  {name}")
         if remedy:
             reporter.write_line(f"To run them {remedy}.", red=True, bold=True)
+
+
+@cache
+def fields_of_events() -> dict[str, set[str]]:
+    """Return the fields of each event of the operator's log, as docs/log.md has them."""
+    found: dict[str, set[str]] = {}
+    for event in (event for of_section in events().values() for event in of_section):
+        found.setdefault(event.name, set()).update(event.fields)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _fields_are_documented(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
+    """Fail a test that captures a line of the operator's log with a field that docs/log.md has not."""
+    captured: list[MutableMapping[str, Any]] = []
+    capture = LogCapture.__call__
+
+    def keep(self: LogCapture, logger: Any, method: str, line: MutableMapping[str, Any]) -> NoReturn:
+        captured.append(line)
+        capture(self, logger, method, line)
+
+    monkeypatch.setattr(LogCapture, "__call__", keep)
+    yield
+    for line in captured:
+        more = set(line) - fields_of_events().get(line["event"], set(line)) - OF_EVERY_LINE
+        assert not more, f"{line['event']}: docs/log.md does not have its {more}"

@@ -12,6 +12,7 @@ puts each later change in force. While it is away, the policies in its store hol
 """
 
 import asyncio
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -540,9 +541,10 @@ class PolicyTopic:
         missing = [key for key in own if log.holds(key) is None]
         gone = missing if log.is_founded else []
         if own and not log.is_founded:
-            fields = {"topic": self.topic, "policies": len(missing)}
             structlog.get_logger().warning(
-                "policies: the topic has no history; it gets this member's policies", **fields
+                "policies: the topic has no history; it gets this member's policies",
+                topic=self.topic,
+                policies=len(missing),
             )
             if await self._give(log, [StoredChange(key, None, own[key]) for key in missing]):
                 self._writer.send(founding(self._wall(), self._member), FOUNDED)
@@ -556,12 +558,16 @@ class PolicyTopic:
         self._settle_pending()
         self._in_step.set()
         self.problem = ""
-        fields = {"topic": self.topic, "policies": log.changes, "changes_here": len(gone) + len(differs)}
-        log_line = structlog.get_logger().info
-        if own and (gone or differs):
-            log_line = structlog.get_logger().warning
-            fields["first"] = [str(key) for key in (*gone, *differs)[:_MOST_NAMED]]
-        log_line("policies: in step with the topic", **fields)
+        is_new_here = bool(own and (gone or differs))
+        first = [str(key) for key in (*gone, *differs)[:_MOST_NAMED]]
+        structlog.get_logger().log(
+            logging.WARNING if is_new_here else logging.INFO,
+            "policies: in step with the topic",
+            topic=self.topic,
+            policies=log.changes,
+            changes_here=len(gone) + len(differs),
+            **({"first": first} if is_new_here else {}),
+        )
 
     async def _bring_up(self, log: PolicyLog, own: dict[PolicyKey, str], ahead_ns: int) -> None:
         """Give the topic the store's policies where it has older ones, until they have come back, or it is reread."""

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -28,9 +28,9 @@ Sluice writes a line of JSON to standard error for each event; on a terminal, co
 keys](operating.md#reloading). This page is made from the code.
 
 Each line has `event`, one of the names below, which [stay within a major version](versions.md#interfaces), `level`,
-`timestamp` (UTC), and, of several processes, `process`. The fields in the table are those of the event, where they are
-known. A traceback is in `exception`. An event that clients can cause at will is logged once in ten seconds for each
-client, with the number of times that it happened.
+`timestamp` (UTC), and, of several processes, `process`. The fields in the table are those of the event; a line
+leaves out those that do not apply. A traceback is in `exception`. An event that clients can cause at will is logged
+once in ten seconds for each client, with the number of times that it happened.
 """
 
 
@@ -52,19 +52,28 @@ def events() -> dict[str, list[LogEvent]]:
     """Return the events of each section, in the order of their names.
 
     Raises:
-        TypeError: If the event of a call is no literal text.
+        TypeError: If the event of a call is no literal text, or its fields are not named in its function.
     """
     found: dict[str, set[LogEvent]] = {heading: set() for heading, _ in _SECTIONS}
     for path in sorted(_PACKAGE.rglob("*.py")):
         place = path.relative_to(_PACKAGE).as_posix()
         heading = next(heading for heading, begins in _SECTIONS if place.startswith(begins))
-        found[heading].update(_events_of(path))
+        found[heading].update(events_of(path))
     return {heading: sorted(of) for heading, of in found.items() if of}
 
 
-def _events_of(path: Path) -> Iterator[LogEvent]:
+def events_of(path: Path) -> Iterator[LogEvent]:
+    """Yield the events of a module.
+
+    Raises:
+        TypeError: As `events`.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     texts = constants_of(tree)
+    called = {id(call.func) for call in ast.walk(tree) if isinstance(call, ast.Call)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _is_of_logger(node) and id(node) not in called:
+            raise TypeError(f"{path.name}:{node.lineno}: call the logger where its method is named")
     for call in ast.walk(tree):
         level = _level_of(call)
         if level is None:
@@ -74,8 +83,8 @@ def _events_of(path: Path) -> Iterator[LogEvent]:
         text = texts.get(event.id) if isinstance(event, ast.Name) else getattr(event, "value", None)
         if not isinstance(text, str):
             raise TypeError(f"{path.name}:{call.lineno}: the event of a line must be a literal text")
-        named = ("key", "file", "reason") if _calls(call, _WARNS) else (each.arg for each in call.keywords)
-        yield LogEvent(text, level, tuple(each for each in named if each is not None and each != "exc_info"))
+        named = ("key", "file", "reason") if _calls(call, _WARNS) else _fields_of(call, text, tree)
+        yield LogEvent(text, level, tuple(dict.fromkeys(each for each in named if each != "exc_info")))
 
 
 def constants_of(tree: ast.Module) -> dict[str, str]:
@@ -95,13 +104,85 @@ def _level_of(node: ast.AST) -> str | None:
         return None
     if _calls(node, _WARNS):
         return "warning"
-    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _LEVELS:
+    if not isinstance(node.func, ast.Attribute) or not _is_of_logger(node.func):
         return None
-    logger = ast.unparse(node.func.value)
     is_event = not (node.args and isinstance(node.args[0], ast.Name) and node.args[0].id == "event")
-    return _LEVELS[node.func.attr] if is_event and logger.rpartition(".")[2] in _LOGGERS else None
+    return _LEVELS[node.func.attr] if is_event else None
 
 
+def _is_of_logger(method: ast.Attribute) -> bool:
+    """Return whether this is a method of a logger that writes a line."""
+    return method.attr in _LEVELS and ast.unparse(method.value).rpartition(".")[2] in _LOGGERS
+
+
+def _fields_of(call: ast.Call, event: str, tree: ast.Module) -> Iterator[str]:
+    """Yield the names of a line's fields: those of the logger, if the function binds it some, and those of the call."""
+    functions = [each for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [each for each in functions if any(inner is call for inner in ast.walk(each))]
+    given = _Given(around[-1:] or [tree], {each.name: each for each in functions})
+    assert isinstance(call.func, ast.Attribute)
+    for bound in given.values_of(ast.unparse(call.func.value)):
+        if isinstance(bound, ast.Call) and isinstance(bound.func, ast.Attribute) and bound.func.attr == "bind":
+            yield from given.names_in(bound.keywords)
+    if event in _FROM_ELSEWHERE:
+        yield from _FROM_ELSEWHERE[event]
+        yield from given.names_in([each for each in call.keywords if each.arg is not None])
+    else:
+        yield from given.names_in(call.keywords)
+
+
+class _Given(NamedTuple):
+    """The dictionaries that a function may pass to a logger."""
+
+    scope: Sequence[ast.AST]
+    functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef]
+
+    def values_of(self, variable: str) -> Iterator[ast.expr]:
+        """Yield what the function assigns to a variable."""
+        for node in (inner for each in self.scope for inner in ast.walk(each)):
+            if isinstance(node, ast.Assign) and variable in map(ast.unparse, node.targets):
+                yield node.value
+
+    def names_in(self, keywords: Sequence[ast.keyword]) -> Iterator[str]:
+        """Yield the names of keyword arguments, and those in the dictionaries among them."""
+        for each in keywords:
+            yield from self._keys(each.value) if each.arg is None else (each.arg,)
+
+    def _keys(self, given: ast.expr) -> Iterator[str]:
+        parts: list[ast.expr]
+        match given:
+            case ast.Dict(keys=keys) if all(isinstance(key, ast.Constant) for key in keys):
+                yield from (str(key.value) for key in keys if isinstance(key, ast.Constant))
+                return
+            case ast.Tuple(elts=elements) if all(isinstance(each, ast.Constant) for each in elements):
+                yield from (str(each.value) for each in elements if isinstance(each, ast.Constant))
+                return
+            case ast.IfExp(body=first, orelse=other) | ast.BinOp(left=first, op=ast.BitOr(), right=other):
+                parts = [first, other]
+            case ast.DictComp(generators=[ast.comprehension(iter=over)]):
+                parts = [over]
+            case ast.Call(func=ast.Attribute(value=of, attr="items")):
+                parts = [of]
+            case ast.Call(func=ast.Name(id=name)) if name in self.functions:
+                returns = (each for each in ast.walk(self.functions[name]) if isinstance(each, ast.Return))
+                parts = [each.value for each in returns if each.value is not None]
+            case ast.Name(id=name):
+                parts = [*self.values_of(name)]
+            case _:
+                parts = []
+        if not parts:
+            raise TypeError(
+                f"line {given.lineno}: {ast.unparse(given)}: the fields of a line must be named in its function"
+            )
+        for part in parts:
+            yield from self._keys(part)
+
+
+_FROM_ELSEWHERE: Final = {
+    "process serves": ("listen", "admin", "metrics", "access_log", "policies"),
+    "ended by a block": ("kind", "name", "within", "reason", "direction", "topic", "stream"),
+}
+"""Fields of events that get them from another function."""
 _LOGGERS: Final = {"log", "_log", "get_logger()"}
 
 
