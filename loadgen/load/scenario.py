@@ -18,7 +18,7 @@ import math
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -34,11 +34,25 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 _EachAsText = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Reads each name and value as the text that is written: `007` is a tenant of that name."""
-REMEDIES = {
-    "missing": "add this key",
-    "extra_forbidden": "no such key here: remove it or mend its spelling",
-    "union_tag_not_found": "add kind: steady, greedy or bursty",
+_SECTION, _KINDS = "a section of keys belongs here", "write kind: steady, greedy or bursty"
+_WORDS = {
+    "missing": "this key must be given here",
+    "extra_forbidden": "this key is not known here: remove it, or correct its spelling",
+    "union_tag_not_found": _KINDS,
+    "union_tag_invalid": _KINDS,
+    "model_type": _SECTION,
+    "model_attributes_type": _SECTION,
+    "dict_type": _SECTION,
+    "list_type": "a list belongs here",
+    "string_type": "text belongs here",
+    "float_parsing": "a number belongs here",
+    "float_type": "a number belongs here",
+    "int_parsing": "an integer belongs here",
+    "int_type": "an integer belongs here",
+    "too_short": "at least one entry belongs here",
+    "string_too_short": "it must not be empty",
 }
+"""Plain words for pydantic's errors, as `sluice check` has them."""
 
 
 class ScenarioError(Exception):
@@ -177,11 +191,23 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def _line(path: Path, error: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
-    remedy = REMEDIES.get(error["type"], error["msg"])
-    return f"{path}: {key}: {_short(error['input'])}: {remedy}"
+    patterns = {name for kind in (Steady, Greedy, Bursty) for name in get_args(kind.model_fields["kind"].annotation)}
+    is_of_pattern = "pattern" in error["loc"]  # pydantic names the kind as if it were a key
+    keys = [str(part) for part in error["loc"] if not (is_of_pattern and part in patterns)]
+    return f"{path}: {'.'.join(keys) or '(whole file)'}: {_value(error)}{_words(error)}"
 
 
-def _short(value: Any) -> str:
-    text = "…" if isinstance(value, dict | list | BaseModel) else repr(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+def _words(error: ErrorDetails) -> str:
+    if error["input"] is None:
+        return "nothing is written here, where a value belongs"
+    words = _WORDS.get(error["type"], error["msg"].removeprefix("Value error, "))
+    return words.replace("Input should be", "it must be")
+
+
+def _value(error: ErrorDetails) -> str:
+    """Return the wrong value with a colon; nothing for a section, or for a key that is missing."""
+    given = error["input"]
+    if given is None or error["type"] == "missing" or isinstance(given, dict | BaseModel):
+        return ""
+    text = "a list" if isinstance(given, list) else repr(given)
+    return f"{text if len(text) <= 60 else text[:59] + '…'}: "
