@@ -875,7 +875,7 @@ def _loop(counters: Counters, slices: Slices, peaks: _RecentPeaks) -> Iterator[M
         ("timer_lateness", "How late timers fired", counters.timers_by_lateness, counters.loop_lag_ns),
         (
             "added_latency",
-            "Time until a message without a limit is read: how late the heartbeat fired, to a millisecond",
+            "How late the heartbeat fired: a message without a limit waits as long to be read; no message is measured",
             counters.beats_by_lateness,
             counters.beat_lag_ns,
         ),

@@ -70,3 +70,12 @@ def test_metrics_that_pages_name_exist() -> None:
         named = set(re.findall(r"(?<![\w/.-])sluice_[a-z_]+(?![\w/.])", page.read_text()))
         unknown = {name for name in named if not any(each.startswith(name.removesuffix("_")) for each in known)}
         assert not unknown, f"{page.name} names {sorted(unknown)}"
+
+
+@pytest.mark.parametrize(
+    "file", ["deploy/helm/sluice/dashboards/sluice-fleet.json", "docs/questions.md", "docs/metrics.md"]
+)
+def test_lateness_of_the_heartbeat_is_not_called_measured(file: str) -> None:
+    words = " ".join((ROOT / file).read_text().split())
+    assert "the heartbeat" in words
+    assert "no message is measured" in words.lower()
