@@ -39,6 +39,9 @@ LABEL org.opencontainers.image.title="Sluice" org.opencontainers.image.licenses=
 # Of the group 0, in which a container's user is who has no entry in passwd.
 RUN install -d -o 10001 -g 0 -m 775 /var/log/sluice /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
+# The list of packages has Debian's, too, and jars: those of this stage.
+COPY tools/sbom.py /opt/sbom.py
+RUN python /opt/sbom.py /opt/sluice/sbom.cdx.json / && rm /opt/sbom.py
 ENV PATH=/opt/sluice/bin:$PATH
 USER 10001
 EXPOSE 6650 8080 9100

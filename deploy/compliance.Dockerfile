@@ -39,6 +39,9 @@ RUN apt-get update && \
     rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log
 RUN install -d -o 10001 -g 0 -m 775 /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
+# The list of packages has Debian's, too, and jars: those of this stage.
+COPY tools/sbom.py /opt/sbom.py
+RUN python /opt/sbom.py /opt/sluice/sbom.cdx.json / && rm /opt/sbom.py
 COPY deploy/compliance_job.py /opt/sluice/compliance_job.py
 COPY deploy/compliance-entrypoint /opt/sluice/entrypoint
 ENV PATH=/opt/sluice/bin:$PATH

@@ -1,0 +1,81 @@
+"""The list of an image's parts, from a folder with the image's files."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools.sbom import add
+
+STATUS = """\
+Package: libc6
+Status: install ok installed
+Architecture: amd64
+Version: 2.36-9+deb12u9
+Description: GNU C Library
+ Version: of this line nothing is read
+
+Package: gone
+Status: deinstall ok config-files
+Architecture: amd64
+Version: 1
+
+Package: tzdata
+Status: install ok installed
+Architecture: all
+Version: 1:2024a-0
+"""
+PYTHON = {"bom-ref": "msgspec==0.21", "name": "msgspec", "version": "0.21", "type": "library"}
+LIBC = "pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64&distro=debian-12"
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    jars = tmp_path / "opt/sluice/lib/pyspark/jars"
+    for folder in (tmp_path / "etc", tmp_path / "var/lib/dpkg", jars):
+        folder.mkdir(parents=True)
+    (tmp_path / "etc/os-release").write_text('PRETTY_NAME="Debian 12"\nID=debian\nVERSION_ID="12"\n')
+    (tmp_path / "var/lib/dpkg/status").write_text(STATUS)
+    with zipfile.ZipFile(jars / "jackson-core-2.15.2.jar", "w") as jar:
+        jar.writestr("META-INF/maven/org.shaded/other/pom.properties", "")
+        jar.writestr("META-INF/maven/com.fasterxml.jackson.core/jackson-core/pom.properties", "")
+    with zipfile.ZipFile(jars / "spark-core_2.13-4.0.0.jar", "w") as jar:
+        jar.writestr("x", "")
+    (tmp_path / "sbom.cdx.json").write_text(json.dumps({"bomFormat": "CycloneDX", "components": [PYTHON]}))
+    return tmp_path
+
+
+def test_debians_packages_and_jars_are_added(image: Path) -> None:
+    file = image / "sbom.cdx.json"
+    assert add(file, image) == 4
+    parts = {part["name"]: part for part in json.loads(file.read_text())["components"]}
+    assert set(parts) == {"msgspec", "libc6", "tzdata", "jackson-core", "spark-core_2.13"}
+    assert (parts["libc6"]["version"], parts["libc6"]["purl"]) == ("2.36-9+deb12u9", LIBC)
+    assert parts["tzdata"]["purl"].startswith("pkg:deb/debian/tzdata@1%3A2024a-0?arch=all")
+    assert parts["jackson-core"]["purl"] == "pkg:maven/com.fasterxml.jackson.core/jackson-core@2.15.2"
+    assert (parts["spark-core_2.13"]["version"], "purl" in parts["spark-core_2.13"]) == ("4.0.0", False)
+    assert len(parts["spark-core_2.13"]["hashes"][0]["content"]) == 64
+
+
+def test_second_run_adds_nothing(image: Path) -> None:
+    file = image / "sbom.cdx.json"
+    add(file, image)
+    once = file.read_bytes()
+    assert add(file, image) == 0
+    assert file.read_bytes() == once
+
+
+def test_both_images_run_it_on_their_last_stage() -> None:
+    root = Path(__file__).parents[1]
+    for file in ("Dockerfile", "deploy/compliance.Dockerfile"):
+        last = (root / file).read_text().rpartition("\nFROM ")[2]
+        assert "COPY tools/sbom.py /opt/" in last
+        installs, runs = last.rfind("apt-get install"), last.find("python /opt/sbom.py /opt/sluice/sbom.cdx.json /")
+        assert installs < runs, "it lists what the stage has installed"
+
+
+def test_release_has_lists_beside_its_wheels() -> None:
+    release = (Path(__file__).parents[1] / "tools/release").read_text()
+    assert 'cyclonedx-py" requirements' in release
+    assert "*.cdx.json >SHA256SUMS" in release

@@ -1,0 +1,69 @@
+"""Adds what pip does not know to an image's list of parts (CycloneDX): Debian's packages, and the jars of Spark.
+
+python tools/sbom.py FILE ROOT     the list, made by cyclonedx-py, and the root of the image's files
+"""
+
+import hashlib
+import json
+import re
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+Component = dict[str, Any]
+_JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.+-]*)\.jar")
+
+
+def debian_packages(root: Path) -> Iterator[Component]:
+    """Yield the packages that dpkg has installed."""
+    release = root / "etc/os-release"
+    distribution = dict(re.findall(r'^(\w+)="?([^"\n]*)', release.read_text(encoding="utf-8"), re.MULTILINE))
+    of = f"{distribution['ID']}-{distribution['VERSION_ID']}"
+    for paragraph in (root / "var/lib/dpkg/status").read_text(encoding="utf-8").split("\n\n"):
+        fields = dict(re.findall(r"^([\w-]+): (.*)", paragraph, re.MULTILINE))
+        if fields.get("Status", "").endswith(" installed"):
+            name, version = fields["Package"], fields["Version"]
+            place = f"{distribution['ID']}/{quote(name)}@{quote(version, safe='')}"
+            url = f"pkg:deb/{place}?arch={fields['Architecture']}&distro={of}"
+            yield {"type": "library", "bom-ref": url, "name": name, "version": version, "purl": url}
+
+
+def jars(root: Path) -> Iterator[Component]:
+    """Yield the jars under /opt, by Maven's names where they have them."""
+    for file in sorted((root / "opt").rglob("*.jar")):
+        stem = _JAR.fullmatch(file.name)
+        name, version = (stem["name"], stem["version"]) if stem else (file.stem, "")
+        group = _group(file, name)
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        part: Component = {"type": "library", "bom-ref": f"jar:{file.relative_to(root)}", "name": name}
+        part |= {"version": version} if version else {}
+        if group and version:
+            part |= {"group": group, "purl": f"pkg:maven/{quote(group)}/{quote(name)}@{quote(version, safe='')}"}
+        yield part | {"hashes": [{"alg": "SHA-256", "content": digest}]}
+
+
+def _group(file: Path, name: str) -> str:
+    """Return the group of a jar's artifact; a jar may hold others as well."""
+    with zipfile.ZipFile(file) as jar:
+        for entry in jar.namelist():
+            found = re.fullmatch(rf"META-INF/maven/([^/]+)/{re.escape(name)}/pom\.properties", entry)
+            if found:
+                return found[1]
+    return ""
+
+
+def add(file: Path, root: Path) -> int:
+    """Add the parts to the list; returns their number."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    known = {part.get("bom-ref") for part in content["components"]}
+    more = [part for part in (*debian_packages(root), *jars(root)) if part["bom-ref"] not in known]
+    content["components"] = sorted([*content["components"], *more], key=lambda part: str(part.get("bom-ref")))
+    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    return len(more)
+
+
+if __name__ == "__main__":
+    print(f"{sys.argv[1]}: {add(Path(sys.argv[1]), Path(sys.argv[2]))} parts added")  # noqa: T201 - its answer
