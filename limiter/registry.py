@@ -577,7 +577,7 @@ class Registry:
 
     def _tune(self, limiter: Limiter, now: int) -> None:
         """Put a limiter's value in force; if the limiter has none any more, its streams leave it at their turn."""
-        identity = self._identity_at(limiter)
+        identity = self.identity_at(limiter)
         if identity is None:
             return
         topic, client = identity
@@ -587,8 +587,11 @@ class Registry:
             return
         self._put(entry, topic.full, counted_as(client.address), now)
 
-    def _identity_at(self, limiter: Limiter) -> tuple[Topic, Client] | None:
-        """Return topic and client of any stream of a limiter: the value depends only on the limiter's scope."""
+    def identity_at(self, limiter: Limiter) -> tuple[Topic, Client] | None:
+        """Return topic and client of any stream of a limiter: the value depends only on the limiter's scope.
+
+        None if no stream is within the limit.
+        """
         stream = next(iter(limiter.streams), None)
         if stream is None:
             return None

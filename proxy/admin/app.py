@@ -18,6 +18,7 @@ from proxy.admin.listener import RequestLimits
 from proxy.admin.metrics import MetricsPage
 from proxy.admin.openapi import OpenApiRest
 from proxy.admin.places import Places
+from proxy.admin.process_header import ProcessHeader
 from proxy.admin.readiness import Readiness
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.blocks import BlockRest
@@ -133,18 +134,21 @@ def admin_app(
     in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look)
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
+    process = ProcessHeader(parts.run.proxy_id, parts.run.boot_id)
     app = web.Application(
         middlewares=[
             _errors_as_reasons,
             _in_turn(engine.slices),
             bounds.rate,
             authenticator.check,
+            process.check,
             guards.places.take,
             *passing_on,
             bounds.body,
         ],
         client_max_size=bounds.most_bytes,
     )
+    app.on_response_prepare.append(process.name)
     if forwarder:
         app.cleanup_ctx.append(forwarder.running)
     app.add_routes(
@@ -153,7 +157,7 @@ def admin_app(
             _readyz(readiness, in_force),
             *ConsoleRest(parts.run.proxy_id, parts.run.version).routes(),
             *StreamRest(engine, in_force).routes(),
-            *LimiterRest(engine, parts.history).routes(),
+            *LimiterRest(engine, parts.history, parts.service).routes(),
             *pulsar_routes(parts.service),
             *own_routes(parts.service, parts.blocks, in_force),
             *OpenApiRest(parts.run.version).routes(),

@@ -25,7 +25,7 @@ OF_NOBODY = ALWAYS_OPEN | {"/sluice/openapi.json", "/sluice/caller"}
 """Paths without any tenant's data."""
 STREAMS = "/sluice/streams"
 KICK = "/sluice/kick"
-OF_CALLER = frozenset({STREAMS, "/sluice/limiters", "/sluice/limiters/history", KICK})
+OF_CALLER = frozenset({STREAMS, "/sluice/limiters", "/sluice/limiters/history", "/sluice/limiters/value", KICK})
 """Paths that show callers, or end, what is of their tenants only, so that no tenant need be named."""
 _MOST_LISTED = 20
 _SHARED = ("/admin/v2/namespaces/{tenant}/{namespace}/resourcegroup", "/sluice/tenants/{tenant}/resourcegroup")

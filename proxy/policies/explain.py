@@ -90,6 +90,12 @@ def explain(state: PolicyState, direction: Direction, topic: Topic, client: Clie
     return Explained(topic.full, is_system, group, levels)
 
 
+def explain_level(state: PolicyState, direction: Direction, level: Level, topic: Topic, client: Client) -> LevelLines:
+    """Return the values of one level for a stream, and which one holds."""
+    group = group_of(state, topic)
+    return _level(state, direction, level, StreamIdentity(topic, client, group.name if group else ""))
+
+
 def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     """Return the rate of subscribing that holds for one consumer, and why."""
     identity = StreamIdentity(topic, ANYBODY, "")

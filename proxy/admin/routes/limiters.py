@@ -1,15 +1,15 @@
-"""`GET /sluice/limiters?search=…&limit=…`: the limits at work in this process, their use, and the last hour of one.
+"""`GET /sluice/limiters?search=…&limit=…`: the limits at work in this process, their use, and one's value and last hour.
 
 A rate is the difference of a count in two answers, over the difference of their `monotonic_ms`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TypedDict
 
 from aiohttp import web
 
-from limiter.levels import LEVEL_OF_WORD
+from limiter.levels import LEVEL_OF_WORD, Setting, StreamIdentity
 from limiter.limiter import Limiter
 from limiter.token_bucket import DIRECTIONS, Direction, Mode
 from proxy.admin.handlers import (
@@ -25,10 +25,14 @@ from proxy.admin.handlers import (
     sent,
 )
 from proxy.admin.in_force import FullestLimits, ShownInForce, shown_in_force
-from proxy.admin.json_text import json_with
+from proxy.admin.json_text import json_of, json_with
+from proxy.admin.refusals import refusal
 from proxy.admin.routes.streams import SEARCH
 from proxy.observe.limit_history import STEP_S, LimitHistory
-from proxy.policies.keys import LONGEST
+from proxy.policies.bodies import Section, section_of
+from proxy.policies.explain import ExplainedValue, explain_level
+from proxy.policies.keys import LONGEST, tenant_of
+from proxy.policies.service import PolicyService
 from proxy.session.engine import Engine
 from proxy.slices import Work
 
@@ -84,23 +88,46 @@ class LimitHour(TypedDict):
     samples: list[ShownSample]
 
 
+class LimitTarget(TypedDict):
+    """The setting and its name by which `/sluice/limits` sets a limit."""
+
+    setting: Setting
+    name: str
+
+
+class LimitValue(TypedDict):
+    """The value of a limit at work, whole: in a fleet that of all members together.
+
+    `limit` is as the configuration writes it. `values` are those that are written for it, as `/sluice/explain` has
+    them: by the limit's own name, a pattern, a plan, or a wider setting. `target` is the narrowest setting for it; null
+    if a token for some tenants may not set it.
+    """
+
+    limit: Section
+    values: list[ExplainedValue]
+    target: LimitTarget | None
+
+
 class LimiterRest:
     """Serves the view of the limits at work.
 
     Args:
         engine: The engine with the limiters.
         history: The last hour of limits in use.
+        service: The policies.
     """
 
-    def __init__(self, engine: Engine, history: LimitHistory) -> None:
+    def __init__(self, engine: Engine, history: LimitHistory, service: PolicyService) -> None:
         self._engine = engine
         self._history = history
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
         return [
             web.get("/sluice/limiters", explaining(self.get)),
             web.get("/sluice/limiters/history", explaining(self.get_history)),
+            web.get("/sluice/limiters/value", explaining(self.get_value)),
         ]
 
     @described({200: LimitersPage}, query=_KEYS, is_large=True)
@@ -155,6 +182,50 @@ class LimiterRest:
             ],
         }
         return web.json_response(answer)
+
+    @described({200: LimitValue}, query=_ONE, refuses=(404,))
+    async def get_value(self, request: web.Request) -> web.Response:
+        """Return the configured value of one limit at work, where it is from, and the target that changes it alone.
+
+        A token for some tenants gets the values of the limits of these. 404: no stream is within such a limit.
+        """
+        query = asked(request, _ONE)
+        direction, level, name = (key.read(query) for key in _ONE)
+        tenants, found = caller_of(request).tenants, list[Limiter]()
+
+        def units() -> Iterator[None]:
+            for number, limiter in enumerate(list(self._engine.registry.limiters.values()), 1):
+                scope = limiter.scope
+                if scope[:3] == (direction, level, name) and (tenants is None or scope.tenant in tenants):
+                    found.append(limiter)
+                    return
+                if number % _LOOKED_AT_ONCE == 0:
+                    yield
+
+        await self._engine.slices.done(Work.REQUESTS, units())
+        answer = self._value(found[0], tenants) if found else None
+        if answer is None:
+            return refusal(404, "no stream is within such a limit now; /sluice/explain shows the limits of a topic")
+        return web.Response(body=json_of(answer), content_type=JSON)
+
+    def _value(self, limiter: Limiter, tenants: Collection[str] | None) -> LimitValue | None:
+        scope, found = limiter.scope, self._engine.registry.identity_at(limiter)
+        if found is None:
+            return None
+        level, (topic, client) = LEVEL_OF_WORD[scope.level], found
+        policies = self._service.layers.policies
+        in_force = policies.in_force_at(level, scope.direction, topic, client)
+        if in_force is None:  # it was taken back a moment ago
+            return None
+        setting, naming, _ = level.lookups[0]
+        identity = StreamIdentity(topic, client, policies.group_of(topic))
+        own = scope.name if level.is_of_addresses else naming(identity)  # a limit of IPv6 is that of a whole /64
+        may_set = tenants is None or tenant_of(setting, own) in tenants
+        return {
+            "limit": section_of(scope.direction, in_force.limit),
+            "values": [*explain_level(self._service, scope.direction, level, topic, client).lines],
+            "target": {"setting": setting, "name": own} if may_set else None,
+        }
 
 
 def _shown(limiter: Limiter, now: int) -> ShownLimiter:

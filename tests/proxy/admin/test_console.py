@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from limiter.levels import Client
 from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import console
@@ -39,7 +40,9 @@ def let_open(admin: Admin, topic: str, number: int = 1, **client: str) -> Stream
     stream_name = StreamName("publish", name.tenant, name.namespace, name.full, number, client.get("producer_name", ""))
     connection = Connection(number, client.get("address", "192.0.2.7:40001"), client_role=client.get("role", ""))
     stream = Stream(stream_name, (), lambda _stream, _entry: None, connection)
-    admin.engine.registry.open(stream, name, admin.engine.clock())
+    host = connection.client_address.rpartition(":")[0].strip("[]")
+    of_client = Client(producer_name=stream_name.producer_name, role=connection.client_role, address=host)
+    admin.engine.registry.open(stream, name, admin.engine.clock(), of_client)
     return stream
 
 
@@ -168,3 +171,68 @@ async def test_streams_are_found_by_client_and_by_limit(make_admin, query: str, 
     _, page = await admin.ask("GET", f"/sluice/streams?{query}")
     assert sorted(each["stream_id"] for each in page["streams"]) == found
     assert page["totals"]["streams"] == len(found)
+
+
+WIDE_LIMITS = {
+    "plans": {"gold": {"publish": {"messages": "30/min", "burst_messages": 500, "peak_messages": "90/min"}}},
+    "tenants": {"gold-*": "gold"},
+    "each_topic": {"dispatch": {"bytes": "3MB", "mode": "observe"}, "publish": {"bytes": "1.5MiB"}},
+    "producers": {"*": {"publish": {"messages": 7}}},
+    "addresses": {"2001:db8::/32": {"publish": {"messages": 9}}},
+}
+
+
+async def value_of(admin: Admin, level: str, name: str, token: str = "") -> tuple[int, Any]:
+    path = f"/sluice/limiters/value?direction=publish&level={level}&name={name}"
+    return await admin.ask("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+
+
+async def test_value_of_a_limit_is_whole_and_has_its_source(make_admin) -> None:
+    admin: Admin = await make_admin(limits=WIDE_LIMITS)
+    topic = "persistent://gold-1/a/t"
+    let_open(admin, f"{topic}-partition-3", producer_name="p", address="[2001:db8::7]:4")
+    status, shown = await value_of(admin, "tenant", "gold-1")
+    whole = {"messages": "30/min", "burst_messages": 500, "peak_messages": "90/min"}
+    assert (status, shown["limit"]) == (200, whole)
+    assert shown["target"] == {"setting": "tenant", "name": "gold-1"}
+    (value,) = shown["values"]
+    assert (value["name"], value["origin"], value["plan"], value["state"]) == ("gold-*", "file", "gold", "holds")
+    targets = {}
+    for level, name in (
+        ("topic", f"{topic}-partition-3"),
+        ("producer", f"p@{topic}"),
+        ("address", "2001:db8::/64"),
+    ):
+        status, shown = await value_of(admin, level, name)
+        assert status == 200
+        targets[shown["target"]["setting"]] = shown["target"]["name"]
+    assert targets == {"topic": topic, "producer": "p", "address": "2001:db8::/64"}
+    assert (await value_of(admin, "tenant", "gold-2"))[0] == 404
+
+
+async def test_value_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Path) -> None:
+    limits = {**LIMITS, "producers": {"*": {"publish": {"messages": 7}}}}
+    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=limits)
+    let_open(admin, "persistent://acme/shop/a", 1, producer_name="p")
+    let_open(admin, "persistent://other/x/a", 2)
+    status, shown = await value_of(admin, "namespace", "acme/shop", ACME)
+    assert (status, shown["limit"], shown["target"]["name"]) == (200, {"messages": 5}, "acme/shop")
+    assert (await value_of(admin, "namespace", "other/x", OPS))[0] == 200
+    assert (await value_of(admin, "namespace", "other/x", ACME))[0] == 404
+    status, shown = await value_of(admin, "producer", "p@persistent://acme/shop/a", ACME)
+    assert (status, shown["limit"], shown["target"]) == (200, {"messages": 7}, None)
+
+
+async def test_request_for_another_process_is_refused(make_admin, tokens: Path) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    allowed = {"Authorization": f"Bearer {OPS}"}
+    async with admin.client.get("/sluice/caller", headers=allowed) as answer:
+        own = answer.headers["Sluice-Process"]
+    assert own == "p/boot"
+    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+    for process, status in (("q/boot", 412), ("p/other", 412), (own, 200)):
+        headers = {**allowed, "Sluice-Process": process}
+        assert (await admin.ask("PUT", path, headers=headers, json={"messages": 4}))[0] == status
+    assert len(admin.store.audited(10)) == 1
+    async with admin.client.get("/sluice/caller") as answer:
+        assert (answer.status, "Sluice-Process" in answer.headers) == (401, False)

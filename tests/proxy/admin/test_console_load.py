@@ -75,6 +75,7 @@ ONE = f"direction=publish&level=topic&name={BUSY}"
         (f"/sluice/limiters?limit={bound('MOST_LIMITS')}", bound("MOST_LIMITS")),
         (f"/sluice/limiters?{ONE}&limit={bound('MOST_LIMITS')}", 1),
         (f"/sluice/limiters/history?{ONE}", SAMPLES),
+        (f"/sluice/limiters/value?{ONE}", 1),
         (f"/sluice/streams?{ONE}&limit=50", STREAMS // TOPICS),
     ],
 )
@@ -96,7 +97,7 @@ def test_look_at_20_000_streams_takes_bounded_turns_and_bytes(
     loop.is_counting = False
     assert answer.status == 200
     shown = json.loads(answer.body)
-    assert len(shown.get("streams", shown.get("limiters", shown.get("samples")))) == rows
+    assert len(shown.get("streams", shown.get("limiters", shown.get("samples", shown.get("values"))))) == rows
     assert len(answer.body) <= 1000 + rows * MOST_ROW
     assert loop.longest <= MOST_CALLS
     assert max(written) <= MOST_WRITTEN

@@ -194,6 +194,7 @@ def test_all_routes_are_asked() -> None:
         "/sluice/streams",
         "/sluice/limiters",
         "/sluice/limiters/history",
+        "/sluice/limiters/value",
         "/sluice/limits",
         "/sluice/policies",
         "/sluice/blocks",
