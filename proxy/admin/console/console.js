@@ -55,6 +55,85 @@ const limitName = (limit) => `${word(limit.level)} ${visible(shortTopic(limit.na
 const keyOf = (limit) => JSON.stringify([limit.direction, limit.level, limit.name]);
 const hostOf = (address) => address.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
 
+// ---- Rates, as the configuration writes them, in whole numbers: a number of the script would round them
+
+const BYTES = { "": 1n, B: 1n, kB: 1000n, KB: 1000n, MB: 10n ** 6n, GB: 10n ** 9n, KiB: 2n ** 10n, MiB: 2n ** 20n, GiB: 2n ** 30n };
+const SECOND = 10n ** 9n;
+const PERIODS = { ms: SECOND / 1000n, s: SECOND, min: 60n * SECOND, h: 3600n * SECOND, d: 86400n * SECOND };
+const MOST_TOKENS = 2n ** 63n - 1n;
+const LONGEST_PERIOD = (2n ** 31n - 1n) * SECOND;
+const SIZE = /^(\d+(?:\.\d+)?) ?([A-Za-z]*)$/;
+const PERIOD = /^(\d+(?:\.\d+)?)?([a-z]+)$/;
+
+// A decimal number of a unit; null unless it is a whole number above 0.
+function wholeNumber(digits, unit) {
+  const [before, after = ""] = digits.split(".");
+  const parts = BigInt(before + after) * unit;
+  const worth = 10n ** BigInt(after.length);
+  return parts === 0n || parts % worth ? null : parts / worth;
+}
+
+// "10MB/s" as { amount, period (ns), isOfBytes, isBinary }; null for text that is no rate.
+function readRate(text, isOfBytes) {
+  if (text.length > 80) return null;
+  const [amountText, periodText = "s", more] = text.split("/");
+  const [, digits, unit] = SIZE.exec(amountText.trim()) ?? [];
+  const [, times = "1", period] = PERIOD.exec(periodText.replaceAll(" ", "")) ?? [];
+  if (more !== undefined || !digits || !period || !Object.hasOwn(PERIODS, period)) return null;
+  if (!Object.hasOwn(BYTES, unit) || (unit && !isOfBytes)) return null;
+  const rate = { amount: wholeNumber(digits, BYTES[unit]), period: wholeNumber(times, PERIODS[period]), isOfBytes, isBinary: unit.includes("i") };
+  return rate.amount && rate.period ? rate : null;
+}
+
+function sizeText(bytes, isBinary) {
+  for (const unit of isBinary ? ["GiB", "MiB", "KiB"] : ["GB", "MB", "KB"]) {
+    const thousandths = 1000n * bytes / BYTES[unit];
+    if (bytes < BYTES[unit] || 1000n * bytes % BYTES[unit]) continue;
+    const part = String(thousandths % 1000n).padStart(3, "0").replace(/0+$/, "");
+    return `${thousandths / 1000n}${part && "."}${part}${unit}`;
+  }
+  return `${bytes}B`;
+}
+
+function rateText({ amount, period, isOfBytes, isBinary }) {
+  const unit = ["d", "h", "min", "s", "ms"].find((each) => period % PERIODS[each] === 0n);
+  if (!unit) return null;
+  const times = period / PERIODS[unit];
+  return `${isOfBytes ? sizeText(amount, isBinary) : amount}/${times === 1n ? "" : times}${unit}`;
+}
+
+// Twice or half of a rate. Half of an odd number is written with a longer period; null where no rate is so low or high.
+function scaled(rate, factor) {
+  const { amount, period } = rate;
+  if (factor > 1) return 2n * amount <= MOST_TOKENS ? { ...rate, amount: 2n * amount } : null;
+  if (amount % 2n === 0n) return { ...rate, amount: amount / 2n };
+  for (const longer of [PERIODS.s, PERIODS.min, PERIODS.h, PERIODS.d]) {
+    const parts = amount * longer;
+    if (parts % (2n * period) === 0n && parts / (2n * period) <= MOST_TOKENS) return { ...rate, amount: parts / (2n * period), period: longer };
+  }
+  return 2n * period <= LONGEST_PERIOD && rateText({ ...rate, period: 2n * period }) ? { ...rate, period: 2n * period } : null;
+}
+
+const atLeastOne = (tokens) => tokens > 1n ? tokens : 1n;
+
+// The burst of a rate without one, as `limiter.token_bucket.rate` has it.
+function usualBurst({ amount, period }) {
+  const [part, ofLag] = [amount / 10n, amount * (SECOND / 50n) / period];
+  return atLeastOne(part > ofLag ? part : ofLag);
+}
+
+// A value of a section as the page shows it: rates with their period, sizes in the largest unit.
+function shownPart(key, value) {
+  if (value === undefined || value === null || value === "") return "";
+  const text = String(value);
+  if (key.startsWith("burst_")) {
+    const size = isOfBytes(key) ? readRate(text, true) : null;
+    return size && !text.includes("/") ? sizeText(size.amount, size.isBinary) : text;
+  }
+  const rate = FIELDS.includes(key) ? readRate(text, isOfBytes(key)) : null;
+  return (rate && rateText(rate)) || text;
+}
+
 // ---- Elements
 
 function element(tag, className = "", text = "") {
@@ -464,34 +543,63 @@ async function openLimit(limit) {
   setText(at("limit-title"), `${limitName(limit)}, ${limit.direction}`);
   tables.neighbours.show([], () => "");
   for (const id of ["limit-note", "neighbours-note", "chart-note", "effect"]) setText(at(id), "");
+  at("change").hidden = true;
   outcome("limit", "");
   at("limit").showModal();
   await attempt("limit", async () => { await readLimit(); await refreshLimit(); });
 }
 
-// Read what is set; where nothing is, the change begins with what is in force.
+// Read the whole value in force, what it is from, and what is set for this limit alone.
 async function readLimit() {
   const limit = state.limit;
   if (!limit) return; // the dialog was closed meanwhile
-  try {
-    const { json, tag } = await ask("GET", "/sluice/limits", targetOf(limit));
-    Object.assign(limit, { from: json.limit ?? {}, origin: json.origin, author: json.author, condition: { "If-Match": tag } });
-  } catch (error) {
-    if (!(error instanceof Refused) || error.status !== 404) throw error;
-    const found = await limiterOf(limit);
-    const { messages_per_s: messages, bytes_per_s: bytes } = (found ?? limit).in_force;
-    const from = { mode: found?.mode ?? "enforce" };
-    if (messages !== null) from.messages = `${messages}/s`;
-    if (bytes !== null) from.bytes = `${bytes}B/s`;
-    Object.assign(limit, { from, origin: "", author: "", condition: { "If-None-Match": "*" } });
-  }
+  const { direction, level, name: its } = limit;
+  const value = await unlessAbsent(ask("GET", "/sluice/limiters/value", { direction, level, name: its }));
+  const target = value ? value.json.target && { direction, ...value.json.target } : targetOf(limit);
+  const set = target && await unlessAbsent(ask("GET", "/sluice/limits", target));
+  const whole = value?.json.limit ?? set?.json.limit ?? null;
   if (limit !== state.limit) return;
-  at("change-messages").value = limit.from.messages ?? "";
-  at("change-bytes").value = limit.from.bytes ?? "";
+  Object.assign(limit, {
+    target, whole, from: target && whole, values: value?.json.values ?? [],
+    origin: set?.json.origin ?? "", author: set?.json.author ?? "",
+    condition: set ? { "If-Match": set.tag } : { "If-None-Match": "*" },
+  });
+  at("change").hidden = !limit.from;
+  if (!limit.from) return;
+  for (const key of FIELDS) fieldOf(key).value = shownPart(key, limit.from[key]);
   at("change-mode").value = limit.from.mode ?? "enforce";
   at("change-mode").querySelector("option:last-child").disabled = limit.direction !== "publish";
   at("take-back").hidden = !(limit.origin === "tenant" || (limit.origin === "rest" && isOperator()));
   showEffect();
+}
+
+async function unlessAbsent(asking) {
+  try {
+    return await asking;
+  } catch (error) {
+    if (!(error instanceof Refused) || error.status !== 404) throw error;
+    return null;
+  }
+}
+
+// The values that are written for the limit and hold, each with its setting, name, layer and plan.
+function sourceOf(limit) {
+  const holders = limit.values.filter((value) => value.state === "holds");
+  if (!holders.length) return limit.origin ? `set by ${word(limit.origin)}${byAuthor(limit)}` : "";
+  const shown = holders.map(({ setting, name: its, origin, plan }) => {
+    const isOwn = setting === limit.target?.setting && its === limit.target.name && origin === limit.origin;
+    return `${`${word(setting)} ${visible(shortTopic(its))}`.trim()} (${word(origin)}${plan ? `, plan ${visible(plan)}` : ""}${isOwn ? byAuthor(limit) : ""})`;
+  });
+  return `from ${shown.join(" and ")}`;
+}
+
+const byAuthor = ({ author }) => author ? `, by ${visible(author)}` : "";
+
+// What a change here is for: the limit may have its value from a pattern, a plan or a wider setting.
+function reachOf({ target, from }) {
+  if (!target) return "an operator's token changes it";
+  if (!from) return "no stream is within it, so that there is no value to change here";
+  return `a change here is for ${`${word(target.setting)} ${visible(shortTopic(target.name))}`.trim()} alone`;
 }
 
 async function limiterOf({ direction, level, name: its }) {
@@ -512,13 +620,15 @@ async function refreshLimit() {
   measureStreams(json);
   json.streams.sort((one, other) => (other.rates?.[0] ?? 0) - (one.rates?.[0] ?? 0));
   tables.neighbours.show(json.streams, streamKey);
-  setText(at("neighbours-note"), `${plural(json.totals.streams, "stream")}, ${number(json.totals.held_streams)} of them held${json.left_out ? "; 50 are shown" : ""}`);
-  const by = limit.author ? `, by ${visible(limit.author)}` : "";
-  const origin = limit.origin ? `set by ${word(limit.origin)}${by}` : `from ${word(found?.source ?? limit.source ?? "elsewhere")}; a change here is for this ${word(level)} alone`;
+  setText(at("neighbours-note"), `${plural(json.totals.streams, "stream")} of this process, ${number(json.totals.held_streams)} of them held${json.left_out ? "; 50 are shown" : ""}`);
   await readHour(limit, json.monotonic_ms);
   if (limit !== state.limit) return;
-  setText(at("limit-note"), `${found ? `${values(found.in_force.messages_per_s, found.in_force.bytes_per_s)} in force, ${found.mode}; ` : "Not at work now; "}${origin}.`);
-  Object.assign(limit, { under, waiting: found?.waiting_streams ?? 0 });
+  const share = found ? found.in_force.share_messages ?? found.in_force.share_bytes : null;
+  const inForce = found && values(found.in_force.messages_per_s, found.in_force.bytes_per_s);
+  const here = !found ? "Not at work now"
+    : share === null ? `${inForce} in force, ${found.mode}` : `${inForce} in force in this member, its share of ${wholeOf(limit.whole)}`;
+  setText(at("limit-note"), `${[here, sourceOf(limit), reachOf(limit)].filter(Boolean).join("; ")}.`);
+  Object.assign(limit, { under, waiting: found?.waiting_streams ?? 0, isShared: share !== null });
   showEffect();
   showChart(limit, json.monotonic_ms);
 }
@@ -549,43 +659,76 @@ function showChart(limit, now) {
     : "No use is known yet.");
 }
 
+const KINDS = ["messages", "bytes"];
+const FIELDS = KINDS.flatMap((kind) => [kind, `burst_${kind}`, `peak_${kind}`]);
+const fieldOf = (key) => at(`change-${key.replace("_", "-")}`);
+const isOfBytes = (key) => key.endsWith("bytes");
+
 function wanted() {
   const body = { ...state.limit.from };
-  for (const [key, id] of [["messages", "change-messages"], ["bytes", "change-bytes"]]) {
-    const text = at(id).value.trim();
-    if (text === String(body[key] ?? "")) continue;
+  for (const key of FIELDS) {
+    const text = fieldOf(key).value.trim();
+    if (shownPart(key, text) === shownPart(key, body[key])) continue;
     if (text) body[key] = text;
-    else for (const part of [key, `burst_${key}`, `peak_${key}`]) delete body[part];
+    else delete body[key];
   }
+  for (const kind of KINDS) if (!(kind in body)) for (const part of ["burst", "peak"]) delete body[`${part}_${kind}`];
   const mode = at("change-mode").value;
   if (mode !== (body.mode ?? "enforce")) body.mode = mode;
   return body;
 }
 
-function differences(from, to) {
-  const keys = [...new Set([...Object.keys(from), ...Object.keys(to)])];
-  const shown = (value) => value === undefined || value === null ? "none" : visible(value);
-  return keys.filter((key) => String(from[key]) !== String(to[key]))
-    .map((key) => `${word(key)} from ${shown(from[key] ?? (key === "mode" ? "enforce" : null))} to ${shown(to[key] ?? (key === "mode" ? "enforce" : null))}`);
+// What a section of the configuration says, in one line, with its mode.
+function wholeOf(section) {
+  const others = Object.keys(section ?? {}).filter((key) => key !== "mode" && !FIELDS.includes(key));
+  const parts = [...FIELDS, ...others].map((key) => [key, shownPart(key, section?.[key])]).filter(([, text]) => text);
+  if (!parts.length) return "no limit";
+  return [...parts, ["mode", section.mode ?? "enforce"]].map(([key, text]) => `${word(key)} ${visible(text)}`).join(", ");
 }
 
-const withinOf = (limit) => limit.under
-  ? `${plural(limit.under.streams, "stream")} ${limit.under.streams === 1 ? "is" : "are"} within it, ${number(limit.waiting)} of them waiting now.` : "";
+const isOne = (count) => count === 1 ? "is" : "are";
+const withinOf = ({ under, waiting }) => under
+  ? `${plural(under.streams, "stream")} of this process ${isOne(under.streams)} within it, ${number(waiting)} of them waiting now.` : "";
 
 function showEffect() {
   const limit = state.limit;
   if (!limit?.from) return;
-  const changes = differences(limit.from, wanted());
-  const streams = withinOf(limit);
-  setText(at("effect"), changes.length ? `${changes.join("; ")}. ${streams}` : `No change yet. ${streams}`);
-  at("apply").disabled = !changes.length;
+  const [before, after] = [wholeOf(limit.from), wholeOf(wanted())];
+  const change = before === after ? `No change yet: ${before}` : `From ${before} to ${after}`;
+  const whole = limit.isShared ? ", for all members together" : "";
+  setText(at("effect"), [`${change}${whole}.`, withinOf(limit), ...(before === after ? [] : staysOf(limit))].filter(Boolean).join(" "));
+  at("apply").disabled = before === after;
 }
 
-// Multiply the numbers of both fields: "500/s" becomes "1000/s".
-function scale(factor) {
-  for (const id of ["change-messages", "change-bytes"]) {
-    at(id).value = at(id).value.replace(/^\s*([\d.]+)/, (_, digits) => String(Math.max(1, Math.round(Number(digits) * factor))));
+// What stays as it is beside a change, and so decides on what it does.
+function* staysOf({ values, isShared }) {
+  const own = isOperator() && values.find((value) => value.origin === "tenant" && value.state === "holds");
+  if (own) yield `The tenant's own value, ${wholeOf(own.limit)}, stays: the stricter of both holds.`;
+  if (isShared && state.fleet && !state.fleet.policies) {
+    yield "The change is made in this member alone, as no topic carries it to others. Make it in each; until then the lowest value holds.";
   }
+}
+
+// Multiply the rates of all fields, exactly: "3MB/s" becomes "1.5MB/s", and "1/s" becomes "30/min". Bursts stay.
+function scale(factor) {
+  const changed = new Map();
+  for (const key of KINDS.flatMap((kind) => [kind, `peak_${kind}`])) {
+    const text = fieldOf(key).value.trim();
+    if (!text) continue;
+    const before = readRate(text, isOfBytes(key));
+    if (!before) return outcome("limit", `${word(key)} ${visible(text)} is no rate, as ${isOfBytes(key) ? "10MB/s" : "500/s or 30/min"}: nothing was changed.`);
+    const after = scaled(before, factor);
+    if (!after) return outcome("limit", `${word(key)} ${visible(text)}: ${factor < 1 ? "half" : "twice"} of that cannot be written as a rate; nothing was changed.`);
+    changed.set(key, rateText(after));
+    const burst = fieldOf(`burst_${key}`.replace("burst_peak_", "burst_"));
+    if (KINDS.includes(key) && after.period !== before.period && !burst.value.trim()) {
+      // The default is a part of the period's worth: a longer period would let more come at once.
+      const kept = atLeastOne(usualBurst(before) / 2n);
+      if (kept !== usualBurst(after)) changed.set(`burst_${key}`, isOfBytes(key) ? sizeText(kept, before.isBinary) : String(kept));
+    }
+  }
+  for (const [key, text] of changed) fieldOf(key).value = text;
+  outcome("limit", changed.size ? "" : "There is no rate to change.");
   showEffect();
 }
 
@@ -602,29 +745,23 @@ async function attempt(dialog, work) {
   }
 }
 
-// What a section of the configuration says, in one line.
-const shownLimit = (section) => {
-  const parts = Object.entries(section ?? {}).filter(([, value]) => value !== null);
-  return parts.length ? parts.map(([key, value]) => `${word(key)} ${visible(value)}`).join(", ") : "no limit";
-};
-
 // The value that holds once the one that is set is taken back: a tenant's own is above all that operators set.
 const below = ({ origin, hidden }) => hidden.find((each) => each.origin !== "tenant" && each.origin !== origin);
 
 async function openTakeBack() {
   const limit = state.limit;
   await attempt("limit", async () => {
-    const query = { ...targetOf(limit), layer: limit.origin === "tenant" ? "tenant" : "rest" };
+    const query = { ...limit.target, layer: limit.origin === "tenant" ? "tenant" : "rest" };
     const { json, tag } = await ask("GET", "/sluice/limits", query);
     if (limit !== state.limit) return;
     if (json.origin !== limit.origin) { await readLimit(); return outcome("limit", "It has changed meanwhile: nothing of this is set any more."); }
     const next = below(json);
-    const to = next ? `${shownLimit(next.limit)}, the value of the ${word(next.origin)}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
+    const to = next ? `${wholeOf(next.limit)}, the value of the ${word(next.origin)}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
     const by = json.author ? `, set by ${visible(json.author)}` : "";
-    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${shownLimit(json.limit)}${by} to ${to}. ${withinOf(limit)}`, "Take back", async () => {
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${wholeOf(json.limit)}${by} to ${to}. ${withinOf(limit)}`, "Take back", async () => {
       const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": tag } });
       if (limit === state.limit) { await readLimit(); await refreshLimit(); }
-      return taken.in_force ? `Taken back: ${shownLimit(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";
+      return taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";
     });
   });
 }
@@ -636,10 +773,10 @@ async function applyLimit(event) {
   const limit = state.limit;
   const to = wanted();
   await attempt("limit", async () => {
-    await ask("PUT", "/sluice/limits", targetOf(limit), { body: to, headers: condition });
+    await ask("PUT", "/sluice/limits", limit.target, { body: to, headers: condition });
     await readLimit();
     await refreshLimit();
-    outcome("limit", `Changed: ${differences(from, to).join("; ")}.`);
+    outcome("limit", `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`);
   });
 }
 

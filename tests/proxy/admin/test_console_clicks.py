@@ -5,6 +5,7 @@ import json
 import re
 import struct
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,25 +145,26 @@ async def test_limit_is_raised_with_its_effect_shown_before(page: Page, live: Li
     await page.click("#limits tbody button.link")
     await page.until("document.getElementById('effect').innerText.includes('are within it')")
     assert "acme/shop" in await text(page, "#limit-title")
-    assert "2 streams, 2 of them held" in await text(page, "#neighbours-note")
+    assert "2 streams of this process, 2 of them held" in await text(page, "#neighbours-note")
     assert await page.value("document.getElementById('apply').disabled")
     await page.click("#raise")
     effect = await text(page, "#effect")
-    assert effect == "messages from 5/h to 10/h. 2 streams are within it, 2 of them waiting now."
+    within = "2 streams of this process are within it, 2 of them waiting now."
+    assert effect == f"From messages 5/h, mode enforce to messages 10/h, mode enforce. {within}"
     assert messages_of(live, "acme/shop") == "5 enforce"
     await page.click("#apply")
     await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed')")
     assert messages_of(live, "acme/shop") == "10 enforce"
     await page.click("#observe")
-    assert "mode from enforce to observe" in await text(page, "#effect")
+    assert "to messages 10/h, mode observe." in await text(page, "#effect")
     await page.click("#apply")
-    await page.until("document.querySelector('#limit .outcome').innerText.includes('observe')")
+    await page.until("document.querySelector('#limit .outcome').innerText.includes('to messages 10/h, mode observe')")
     assert messages_of(live, "acme/shop") == "10 observe"
     await page.click("#take-back")
     await page.until("document.getElementById('confirm').open")
     effect = await text(page, "#confirm-effect")
     assert effect.startswith("From messages 10/h, mode observe, set by ops to messages 5/h")
-    assert effect.endswith("the value of the file. 2 streams are within it, 2 of them waiting now.")
+    assert effect.endswith(f"the value of the file. {within}")
     assert messages_of(live, "acme/shop") == "10 observe"
     await page.click("#confirm-apply")
     await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Taken back: messages 5/h')")
@@ -171,6 +173,112 @@ async def test_limit_is_raised_with_its_effect_shown_before(page: Page, live: Li
     assert await page.value("document.getElementById('take-back').hidden")
     audited = live.ask("GET", "/sluice/audit", Authorization=f"Bearer {OPS}").body
     assert [each["who"] for each in json.loads(audited)["changes"]] == ["ops"] * 3
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A limit that the console changes: its name, its value before, and what a button makes of that."""
+
+    name: str
+    before: str
+    button: str
+    after: str
+
+
+WIDE = {
+    "plans": {
+        "gold": {"publish": {"messages": "30/min", "burst_messages": 500, "peak_messages": "90/min"}},
+        "small": {"publish": {"bytes": "1MB", "burst_bytes": "300KB"}},
+    },
+    "tenants": {
+        "gold-*": "gold",
+        "small-*": "small",
+        "each-*": {"publish": {"bytes": "3MB", "mode": "observe"}},
+        "slow-*": {"publish": {"messages": "1/s"}},
+        "odd-*": {"publish": {"bytes": "1.2MB", "messages": "1/h"}},
+    },
+}
+GOLD = "messages 30/min, burst messages 500, peak messages 90/min, mode enforce"
+CHANGED = [
+    Changed("gold-1", GOLD, "#lower", GOLD.replace("30/min", "15/min").replace("90/min", "45/min")),
+    Changed("gold-2", GOLD, "#raise", GOLD.replace("30/min", "60/min").replace("90/min", "180/min")),
+    Changed("gold-3", GOLD, "#observe", GOLD.replace("enforce", "observe")),
+    Changed(
+        "small-1",
+        "bytes 1MB/s, burst bytes 300KB, mode enforce",
+        "#lower",
+        "bytes 500KB/s, burst bytes 300KB, mode enforce",
+    ),
+    Changed("each-1", "bytes 3MB/s, mode observe", "#lower", "bytes 1.5MB/s, mode observe"),
+    Changed("slow-1", "messages 1/s, mode enforce", "#lower", "messages 30/min, burst messages 1, mode enforce"),
+    Changed(
+        "odd-1",
+        "messages 1/h, bytes 1.2MB/s, mode enforce",
+        "#raise",
+        "messages 2/h, bytes 2.4MB/s, mode enforce",
+    ),
+]
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> Iterator[LiveAdmin]:
+    """A proxy whose limits are those of patterns and plans, each with one held stream."""
+    made = LiveAdmin(tmp_path / "policies.db", limits=WIDE, admin_access=UNHURRIED)
+
+    async def fill() -> None:
+        for number, changed in enumerate(CHANGED, 1):
+            hold(made.admin, f"persistent://{changed.name}/a/t", number)
+
+    made.run(fill())
+    yield made
+    made.close()
+
+
+async def open_limit(page: Page, name: str, level: str = "tenant") -> None:
+    """Open the dialog of a limit, and wait until it knows the effect of a change."""
+    await page.value(f"void openLimit({json.dumps({'direction': 'publish', 'level': level, 'name': name})})")
+    await page.until("document.getElementById('effect').innerText.includes('within it')")
+
+
+async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, tmp_path: Path) -> None:
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, wide.address)
+        for changed in CHANGED:
+            await open_limit(page, changed.name)
+            assert (await text(page, "#effect")).startswith(
+                f"No change yet: {changed.before}. 1 stream of this process"
+            )
+            note = await text(page, "#limit-note")
+            pattern = changed.name[:-1] + "*"
+            assert f"from tenant {pattern} (file" in note
+            assert note.endswith(f"a change here is for tenant {changed.name} alone.")
+            await page.click(changed.button)
+            effect = await text(page, "#effect")
+            assert effect.startswith(f"From {changed.before} to {changed.after}. 1 stream of this process is within it")
+            await page.click("#apply")
+            await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from')")
+            await page.until(
+                f"document.getElementById('effect').innerText.startsWith('No change yet: {changed.after}.')"
+            )
+            await page.press("Escape")
+            await page.until("!state.limit")
+
+
+async def test_rate_without_a_half_is_refused_and_said(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await open_limit(page, "acme/shop", "namespace")
+    for rate, problem in (("1/20000d", "half of that cannot be written"), ("0.5/s", "is no rate, as 500/s or 30/min")):
+        await page.write("#change-messages", rate)
+        await page.click("#lower")
+        assert problem in await text(page, "#limit .outcome")
+        assert await page.value("document.getElementById('change-messages').value") == rate
+    await page.write("#change-messages", "2/h")
+    await page.write("#change-burst-messages", "4")
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from')")
+    assert "to messages 2/h, burst messages 4, mode enforce." in await text(page, "#limit .outcome")
+    assert messages_of(live, "acme/shop") == "2 enforce"
 
 
 async def test_change_that_came_between_is_not_overwritten(page: Page, live: LiveAdmin) -> None:
@@ -214,7 +322,7 @@ async def test_tenant_takes_its_own_value_back(page: Page, live: LiveAdmin) -> N
     await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed')")
     await page.click("#take-back")
     await page.until("document.getElementById('confirm').open")
-    assert "set by acme to messages 5/h" in await text(page, "#confirm-effect")
+    assert "set by acme to messages 5/h, mode enforce, the value of the file" in await text(page, "#confirm-effect")
     await page.click("#confirm-apply")
     await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Taken back')")
     assert not [key for key in live.state().kept if "acme/shop" in str(key)]
