@@ -6,6 +6,7 @@ const EVERY_MS = 2000;
 const MOST_STREAMS = 200;
 const MOST_LIMITS = 100;
 const MOST_BLOCKS = 200;
+const MOST_NAMED = 20;
 const HOUR_MS = 3600000;
 const STEP_MS = 60000; // from one sample of the proxy to the next
 const MOST_SAMPLES = 90; // of the page itself, since the latest one of the proxy
@@ -14,7 +15,7 @@ const MOST_HISTORIES = 300;
 const at = (id) => document.getElementById(id);
 const state = {
   token: "", caller: null, streams: null, limits: null, before: new Map(), rates: new Map(), histories: new Map(),
-  absent: new Set(), limit: null, looks: 0, isPaused: false, timer: 0, isLooking: false, isAsked: false,
+  absent: new Set(), limit: null, process: "", other: "", fleet: null, looks: 0, isPaused: false, timer: 0, isLooking: false, isAsked: false,
 };
 
 // ---- Text
@@ -213,11 +214,29 @@ class Refused extends Error {
   }
 }
 
+const PROCESS = "Sluice-Process";
+const idOf = (process) => visible(decodeURIComponent(process.split("/")[0]));
+
+// The page is of one process: requests name it, and others refuse them. Behind an address of several replicas each
+// request may reach another one, which has other streams.
+function checkProcess(answer, method) {
+  const process = answer.headers.get(PROCESS) ?? "";
+  if (!state.process || process === state.process || (!process && !answer.ok)) return;
+  state.other = process || "another process";
+  const isDone = !process && method !== "GET"; // of an earlier Sluice, which does not look at the header
+  const done = isDone ? "It may have done what was asked for." : "Nothing was done.";
+  const own = idOf(state.process);
+  if (process && idOf(process) === own) throw new Refused(0, `${own} has restarted since this page read from it. ${done} Go on with it: the page then reads everything anew.`, 0);
+  const other = process ? idOf(process) : "A process of another version";
+  throw new Refused(0, `${other} has answered, and this page is of ${own}: the address leads to several proxies. ${done} Open the console at the address of one proxy, in Kubernetes by kubectl port-forward pod/${own} 8080, or go on with the one that has answered.`, 0);
+}
+
 async function ask(method, path, query = {}, { body, headers = {} } = {}) {
   const words = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined));
   if (query.name === "") words.set("name", "");
   const options = { method, headers: { ...headers }, cache: "no-store", redirect: "error", referrerPolicy: "no-referrer" };
   if (state.token) options.headers.Authorization = `Bearer ${state.token}`;
+  if (state.process) options.headers[PROCESS] = state.process;
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -228,12 +247,13 @@ async function ask(method, path, query = {}, { body, headers = {} } = {}) {
   } catch {
     throw new Refused(0, "The proxy does not answer.", 0);
   }
+  checkProcess(answer, method);
   const json = await answer.json().catch(() => null);
   if (!answer.ok) {
     const reason = visible(json?.reason ?? `The proxy answered with ${answer.status}.`);
     throw new Refused(answer.status, reason, 1000 * Number(answer.headers.get("Retry-After") ?? 0));
   }
-  return { json, tag: answer.headers.get("ETag") };
+  return { json, tag: answer.headers.get("ETag"), process: answer.headers.get(PROCESS) ?? "" };
 }
 
 const mayWrite = () => state.caller?.access === "write";
@@ -251,7 +271,7 @@ async function look() {
   try {
     if (!state.caller) await enter();
     if (state.caller && !state.isPaused) await refresh();
-    if (state.caller) problem("");
+    if (state.caller) { state.other = ""; problem(""); }
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     wait = Math.max(wait, error.retryMs);
@@ -264,7 +284,8 @@ async function look() {
 }
 
 async function enter() {
-  state.caller = (await ask("GET", "/sluice/caller")).json;
+  const { json, process } = await ask("GET", "/sluice/caller");
+  Object.assign(state, { caller: json, process });
   const { name: holder, access, tenants, proxy_id: proxy, version } = state.caller;
   const scope = tenants === null ? "all tenants" : `tenants ${tenants.map(visible).join(", ")}`;
   setText(at("proxy"), `${visible(proxy)}, version ${visible(version)}`);
@@ -276,7 +297,7 @@ async function enter() {
 }
 
 function leave(reason) {
-  Object.assign(state, { token: "", caller: null, streams: null, limits: null, limit: null });
+  Object.assign(state, { token: "", caller: null, streams: null, limits: null, limit: null, process: "", other: "", fleet: null });
   for (const table of [state.before, state.rates, state.histories, state.absent]) table.clear();
   for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
   for (const rows of Object.values(tables)) rows.show([], () => "");
@@ -290,6 +311,16 @@ function leave(reason) {
 function problem(text) {
   at("problem").hidden = !text;
   setText(at("problem"), text);
+  at("go-on").hidden = !state.other;
+  setText(at("go-on"), state.other.includes("/") ? `Go on with ${idOf(state.other)}` : "Go on with the one that has answered");
+}
+
+// Read everything anew, from the process that answers.
+function goOn() {
+  const { token } = state;
+  leave("");
+  state.token = token;
+  look();
 }
 
 async function refresh() {
@@ -408,7 +439,8 @@ function rowOfStream(cells, stream) {
   block.setAttribute("aria-label", `Block… (${visible(shortTopic(stream.topic))})`);
   const kick = button("Kick…", () => openKick(current));
   kick.setAttribute("aria-label", `Kick… (${visible(shortTopic(stream.topic))})`);
-  actions.append(block, kick);
+  if (isOperator()) actions.append(block); // blocks are for operators
+  actions.append(kick);
   return (now) => {
     current = now;
     shown(now);
@@ -484,6 +516,7 @@ function showSums({ totals, degraded, draining, shares }) {
     group.append(element("dt", "", title), element("dd", "", value));
     return group;
   }));
+  showCounted();
   const notices = degraded.map((each) => `${each.cause}: ${each.reason}, for ${span(1000 * each.for_s)}. ${each.remedy}`);
   if (draining) notices.push(draining);
   if (shares && shares.state !== "granted") notices.push(`Shares of fleet ${shares.fleet}: ${shares.why}, since ${shares.since}`);
@@ -491,6 +524,20 @@ function showSums({ totals, degraded, draining, shares }) {
   if ([...list.children].map((item) => item.textContent).join("\n") !== notices.map(visible).join("\n")) {
     list.replaceChildren(...notices.map((text) => element("li", "", visible(text))));
   }
+}
+
+const isInFleet = () => Boolean(state.streams?.shares);
+const others = () => (state.fleet?.members ?? []).map((member) => member.name).filter((its) => its !== state.fleet.member);
+
+// The REST of a process counts its own streams. No member knows the others' admin addresses, and so it names them.
+function showCounted() {
+  if (!state.caller) return; // the token was forgotten meanwhile
+  const named = others().slice(0, MOST_NAMED).map(visible).join(", ");
+  const more = others().length > MOST_NAMED ? ` and ${number(others().length - MOST_NAMED)} more` : "";
+  const elsewhere = !isInFleet() ? "" : named
+    ? ` Other members count theirs, each on the page at its own admin address: ${named}${more}.`
+    : " Other members of its fleet count theirs, each on the page at its own admin address.";
+  setText(at("counted"), `Streams, use and waits are of this process alone, ${visible(state.caller.proxy_id)}.${elsewhere}`);
 }
 
 function showStreams(answer) {
@@ -512,6 +559,8 @@ function showLimits(answer) {
 }
 
 function showFleet(fleet) {
+  state.fleet = fleet;
+  showCounted();
   const coordinator = fleet.coordinator || fleet.last_coordinator || "none";
   const listed = fleet.members?.length ?? 0;
   const known = `; ${plural(fleet.members_known, "member")}${listed && listed < fleet.members_known ? `, of which ${number(listed)} are listed` : ""}`;
@@ -817,10 +866,14 @@ async function chooseBlock(choice) {
   await attempt("block", async () => {
     const { totals } = (await ask("GET", "/sluice/streams", { ...choice.query, limit: 0 })).json;
     if (state.block !== choice) return;
-    setText(at("block-effect"), `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.`);
+    setText(at("block-effect"), `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.${isInFleet() ? blocksElsewhere() : ""}`);
     at("block-apply").disabled = false;
   });
 }
+
+const blocksElsewhere = () => state.fleet?.policies
+  ? " The other members block it as well; their streams are not counted here."
+  : " The other members do not block it, as no topic carries it to them.";
 
 async function applyBlock(event) {
   event.preventDefault();
@@ -856,7 +909,7 @@ async function chooseKick(choice) {
   await attempt("kick", async () => {
     const { json } = await ask("POST", "/sluice/kick", { ...choice.query, dry_run: 1 });
     if (state.kick !== choice) return;
-    setText(at("kick-effect"), `${ended(json)} of ${visible(choice.text)} end now; clients may come again at once.`);
+    setText(at("kick-effect"), `${ended(json)} of ${visible(choice.text)} end now; clients may come again at once.${isInFleet() ? " Those at other members stay: kick them on the pages of these." : ""}`);
     at("kick-apply").disabled = false;
   });
 }
@@ -915,6 +968,7 @@ function start() {
     look();
   });
   at("leave").addEventListener("click", () => leave(""));
+  at("go-on").addEventListener("click", goOn);
   at("pause").addEventListener("click", () => {
     state.isPaused = !state.isPaused;
     at("pause").setAttribute("aria-pressed", String(state.isPaused));

@@ -1,6 +1,7 @@
 """The console in a real browser, driven by clicks and keys."""
 
 import asyncio
+import contextlib
 import json
 import re
 import struct
@@ -27,6 +28,7 @@ from tests.proxy.admin_client import Admin
 from tests.proxy.live_admin import UNHURRIED, LiveAdmin
 from tests.proxy.tcp import broker_on_loopback, connect_to
 from tests.proxy.wire import connect, connected, producer, producer_success
+from tests.waiting import until
 from tools import console_pictures
 from tools.console_pictures import DESKTOP, LIMIT, SHOTS
 
@@ -420,7 +422,9 @@ async def test_kick_shows_its_effect_before(page: Page, live: LiveAdmin) -> None
 
 async def test_token_of_a_tenant_kicks_its_topic_and_itself(page: Page) -> None:
     await sign_in(page, ACME)
-    await page.click("#streams tbody td:last-child button:nth-of-type(2)")
+    buttons = await page.value("[...document.querySelectorAll('#streams tbody button')].map((each) => each.innerText)")
+    assert set(buttons) & {"Block…", "Kick…"} == {"Kick…"}, "a block of a tenant's token is refused"
+    await page.click("#streams tbody td:last-child button")
     await page.until("document.querySelectorAll('#kick-choices input').length === 2")
 
 
@@ -513,6 +517,137 @@ async def test_drain_shows_its_effect_before(tmp_path: Path) -> None:
         await page.until("document.getElementById('notices').innerText.includes('draining (rest)')")
         client.writer.close()
         await proxy.stop()
+
+
+class Service:
+    """One address of several proxies, as a Service of Kubernetes: connections go to the one that is chosen."""
+
+    def __init__(self, chosen: str) -> None:
+        self._chosen = chosen
+        self._open = set[asyncio.StreamWriter]()
+
+    async def start(self) -> str:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return "127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+
+    def choose(self, address: str) -> None:
+        """Let later requests reach another proxy."""
+        self._chosen = address
+        for writer in self._open:
+            writer.close()
+
+    async def stop(self) -> None:
+        self._server.close()
+        self.choose("")
+        await until(lambda: not self._open)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        host, _, port = self._chosen.rpartition(":")
+        there, back = await asyncio.open_connection(host, int(port))
+        self._open |= {writer, back}
+        await asyncio.gather(_pass_on(reader, back), _pass_on(there, writer))
+        for each in (writer, back):
+            with contextlib.suppress(ConnectionError):
+                await each.wait_closed()
+        self._open -= {writer, back}
+
+
+async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while piece := await reader.read(65536):
+            writer.write(piece)
+    writer.close()
+
+
+async def test_page_acts_at_the_process_that_it_shows(tmp_path: Path) -> None:
+    proxies = list[Proxy]()
+    async with broker_on_loopback() as broker, browser.browser(tmp_path / "profile") as page:
+        for name in ("sluice-0", "sluice-1", "sluice-1"):
+            values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": f"pulsar://{broker}", "proxy_id": name}
+            proxies.append(Proxy(ConfigSource(None, partial(Config.model_validate, values))))
+        admins = [(await proxy.start())[1] for proxy in proxies]
+        service = Service(admins[0])
+        await page.look_as(1280, 900)
+        await opened(page, await service.start())
+        await page.click("#drain")
+        await page.until("document.getElementById('confirm').open")
+        service.choose(admins[1])
+        await page.click("#confirm-apply")
+        await page.until("document.querySelector('#confirm .outcome').innerText.length > 0")
+        outcome = await text(page, "#confirm .outcome")
+        assert outcome.startswith("sluice-1 has answered, and this page is of sluice-0: the address leads to several")
+        assert "Nothing was done. Open the console at the address of one proxy" in outcome
+        assert [proxy.drain.phase for proxy in proxies] == ["serving"] * 3
+        await page.press("Escape")
+        await page.until("document.getElementById('problem').innerText.startsWith('sluice-1 has answered')")
+        assert await page.violations() == []
+        await page.click("#go-on")
+        await page.until("document.getElementById('proxy').innerText.startsWith('sluice-1,')")
+        await page.until("document.getElementById('problem').hidden && document.getElementById('go-on').hidden")
+        service.choose(admins[2])
+        await page.until("document.getElementById('problem').innerText.startsWith('sluice-1 has restarted since')")
+        await page.click("#go-on")
+        await page.until("document.getElementById('problem').hidden && !document.getElementById('overview').hidden")
+        await page.click("#drain")
+        await page.click("#confirm-apply")
+        await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Draining')")
+        assert [proxy.drain.phase == "serving" for proxy in proxies] == [True, True, False]
+        await service.stop()
+        for proxy in proxies:
+            await proxy.stop()
+
+
+GOLD_IN_FLEET = {"plans": {"gold": {"publish": {"messages": 100}}}, "tenants": {"gold-*": "gold"}}
+
+
+async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> None:
+    proxies = list[Proxy]()
+    with running_broker() as (_, broker):
+        for name in ("sluice-0", "sluice-1"):
+            values = {
+                "listen": "127.0.0.1:0",
+                "admin": "127.0.0.1:0",
+                "broker": f"pulsar://{broker}",
+                "proxy_id": name,
+                "fleet": {"name": "front", "namespace": "public/sluice"},
+                "limits": GOLD_IN_FLEET,
+            }
+            proxies.append(Proxy(ConfigSource(None, partial(Config.model_validate, values))))
+        addresses = [await proxy.start() for proxy in proxies]
+        clients = [await connect_to(listen) for listen, _ in addresses]
+        for client in clients:
+            client.send(connect(), producer(topic="persistent://gold-00/a/x"))
+            await client.hear()
+            await client.hear()
+        async with browser.browser(tmp_path / "profile") as page:
+            await page.look_as(1280, 900)
+            await opened(page, addresses[0][1])
+            await page.until("(state.limits?.limiters[0]?.in_force.share_messages ?? 1) < 0.9 && others().length === 1")
+            await page.until("document.getElementById('counted').innerText.endsWith(': sluice-1.')")
+            counted = await text(page, "#counted")
+            assert counted.startswith("Streams, use and waits are of this process alone, sluice-0. Other members count")
+            await open_limit(page, "gold-00")
+            assert await page.value("document.getElementById('change-messages').value") == "100/s"
+            assert "in this member, its share of messages 100/s, mode enforce" in await text(page, "#limit-note")
+            await page.click("#lower")
+            effect = await text(page, "#effect")
+            assert effect.startswith(
+                "From messages 100/s, mode enforce to messages 50/s, mode enforce, for all members together. "
+                "1 stream of this process is within it"
+            )
+            await page.click("#apply")
+            await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from')")
+            for proxy in proxies:
+                target = ("publish", Setting.TENANT, "gold-00")
+                await until(lambda proxy=proxy, target=target: proxy.service.layers.of_operator(target) is not None)
+                value = proxy.service.layers.of_operator(target)
+                assert value is not None
+                assert value.limit.messages is not None
+                assert value.limit.messages.tokens == 50
+        for client in clients:
+            client.writer.close()
+        for proxy in proxies:
+            await proxy.stop()
 
 
 async def test_page_of_each_member_lists_the_fleet(tmp_path: Path) -> None:
