@@ -1,4 +1,4 @@
-"""`GET /sluice/limiters?search=…&limit=…`: the limits at work in this process, their use, and one's value and last hour.
+"""`GET /sluice/limiters?search=…`: the limits at work in this process, their use, and the value and last hour of one.
 
 A rate is the difference of a count in two answers, over the difference of their `monotonic_ms`.
 """

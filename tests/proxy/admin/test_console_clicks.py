@@ -16,6 +16,7 @@ import yaml
 
 from limiter.levels import Setting
 from limiter.limiter import Entry, Stream, StreamName
+from limiter.token_bucket import rate
 from protocol.topic_name import parse_topic
 from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import Config
@@ -270,11 +271,14 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
 async def test_rate_without_a_half_is_refused_and_said(page: Page, live: LiveAdmin) -> None:
     await sign_in(page, OPS)
     await open_limit(page, "acme/shop", "namespace")
-    for rate, problem in (("1/20000d", "half of that cannot be written"), ("0.5/s", "is no rate, as 500/s or 30/min")):
-        await page.write("#change-messages", rate)
+    for written, problem in (
+        ("1/20000d", "half of that cannot be written"),
+        ("0.5/s", "is no rate, as 500/s or 30/min"),
+    ):
+        await page.write("#change-messages", written)
         await page.click("#lower")
         assert problem in await text(page, "#limit .outcome")
-        assert await page.value("document.getElementById('change-messages').value") == rate
+        assert await page.value("document.getElementById('change-messages').value") == written
     await page.write("#change-messages", "2/h")
     await page.write("#change-burst-messages", "4")
     await page.click("#apply")
@@ -528,7 +532,7 @@ class Service:
 
     async def start(self) -> str:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return "127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def choose(self, address: str) -> None:
         """Let later requests reach another proxy."""
@@ -600,6 +604,12 @@ async def test_page_acts_at_the_process_that_it_shows(tmp_path: Path) -> None:
 GOLD_IN_FLEET = {"plans": {"gold": {"publish": {"messages": 100}}}, "tenants": {"gold-*": "gold"}}
 
 
+def has_value(proxy: Proxy, tenant: str, messages: int) -> bool:
+    """Whether a limit of messages is set for a tenant by its own name."""
+    value = proxy.service.layers.of_operator(("publish", Setting.TENANT, tenant))
+    return value is not None and value.limit.messages == rate(messages)
+
+
 async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> None:
     proxies = list[Proxy]()
     with running_broker() as (_, broker):
@@ -638,12 +648,7 @@ async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> No
             await page.click("#apply")
             await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from')")
             for proxy in proxies:
-                target = ("publish", Setting.TENANT, "gold-00")
-                await until(lambda proxy=proxy, target=target: proxy.service.layers.of_operator(target) is not None)
-                value = proxy.service.layers.of_operator(target)
-                assert value is not None
-                assert value.limit.messages is not None
-                assert value.limit.messages.tokens == 50
+                await until(partial(has_value, proxy, "gold-00", 50))
         for client in clients:
             client.writer.close()
         for proxy in proxies:
