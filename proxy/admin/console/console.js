@@ -226,7 +226,7 @@ function checkProcess(answer, method) {
   const isDone = !process && method !== "GET"; // of an earlier Sluice, which does not look at the header
   const done = isDone ? "It may have done what was asked for." : "Nothing was done.";
   const own = idOf(state.process);
-  if (process && idOf(process) === own) throw new Refused(0, `${own} has restarted since this page read from it. ${done} Go on with it: the page then reads everything anew.`, 0);
+  if (process && idOf(process) === own) throw new Refused(0, `${own} has restarted since this page read from it. ${done} Go on with it: the page then reads all again.`, 0);
   const other = process ? idOf(process) : "A process of another version";
   throw new Refused(0, `${other} has answered, and this page is of ${own}: the address leads to several proxies. ${done} Open the console at the address of one proxy, in Kubernetes by kubectl port-forward pod/${own} 8080, or go on with the one that has answered.`, 0);
 }
@@ -315,7 +315,7 @@ function problem(text) {
   setText(at("go-on"), state.other.includes("/") ? `Go on with ${idOf(state.other)}` : "Go on with the one that has answered");
 }
 
-// Read everything anew, from the process that answers.
+// Read all again, from the process that answers.
 function goOn() {
   const { token } = state;
   leave("");
@@ -584,7 +584,9 @@ function showDrain(drain) {
 
 // ---- One limit
 
-const settingName = (limit) => limit.level === "topic" ? limit.name.replace(/-partition-\d+$/, "") : limit.name;
+// By its level and name alone, of a limit that is not at work; the proxy knows the target of one that is.
+const settingName = ({ level, name: its }) => level === "exempt" ? ""
+  : ["topic", "subscription"].includes(level) ? its.replace(/-partition-\d+$/, "") : its;
 const targetOf = (limit) => ({ direction: limit.direction, setting: limit.level, name: settingName(limit) });
 
 async function openLimit(limit) {
