@@ -334,6 +334,19 @@ async def test_tenant_takes_its_own_value_back(page: Page, live: LiveAdmin) -> N
     assert not [key for key in live.state().kept if "acme/shop" in str(key)]
 
 
+async def test_value_of_a_tenant_that_stays_is_said(page: Page, live: LiveAdmin) -> None:
+    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+    headers = {"Authorization": f"Bearer {ACME}", "Content-Type": "application/json"}
+    assert (await asyncio.to_thread(live.ask, "PUT", path, b'{"messages": "2/h"}', **headers)).status == 200
+    await sign_in(page, OPS)
+    await open_limit(page, "acme/shop", "namespace")
+    assert "from namespace acme/shop (tenant, by acme)" in await text(page, "#limit-note")
+    await page.click("#raise")
+    effect = await text(page, "#effect")
+    assert effect.startswith("From messages 2/h, mode enforce to messages 4/h, mode enforce.")
+    assert effect.endswith("The tenant's own value, messages 2/h, mode enforce, stays: the stricter of both holds.")
+
+
 async def test_limit_has_the_hour_before_the_page_was_opened(page: Page, live: LiveAdmin) -> None:
     history = live.admin.history
 
