@@ -22,7 +22,7 @@ _HUNDRED_THOUSAND = 0.1
 """Of a million messages, for which the measurements say CPU seconds."""
 
 
-_HELD = Held(connections=10, streams=10, size=65_536, window_s=3.0, unit="bytes", rate=50_000_000)
+_HELD = Held(connections=10, streams=10, size=65_536, window_s=3.0, unit="bytes", rate=100_000_000)
 
 
 def rows() -> list[DataRow]:
