@@ -138,7 +138,6 @@ class SlowReads:
     Attributes:
         is_over: Whether the time of this turn is used up.
         is_tight: Whether that of this turn, or of the one before, is used up.
-        has_room: Whether a further read may be kept.
         kept: Bytes of reads that wait for another turn.
     """
 
@@ -146,7 +145,6 @@ class SlowReads:
         self.is_over = False
         self.is_tight = False
         self._most_kept = most_kept
-        self.has_room = True
         self.kept = 0
         self._clock = clock
         self._spent: i64 = 0
@@ -169,10 +167,10 @@ class SlowReads:
             self.is_over = self.is_tight = True
         return True
 
-    def keep(self, more: int) -> None:
-        """Count bytes (negative: fewer) of a read that waits."""
-        self.kept += more
-        self.has_room = self.kept < self._most_kept
+    @property
+    def has_room(self) -> bool:
+        """True if a further read may be kept."""
+        return self.kept < self._most_kept
 
     def lately(self) -> int:
         """Return the nanoseconds that slow reads have taken in this turn and in the one before."""

@@ -17,7 +17,7 @@ from proxy.slices import CallsInSlices
 
 
 class Shared(Protocol):
-    """What all connections share.
+    """The objects that all connections share.
 
     Attributes:
         patience_s: Seconds for a handshake.

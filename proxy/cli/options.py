@@ -61,7 +61,7 @@ class CommandLineError(AdminLinkError):
 
     @property
     def exit_code(self) -> ExitCode:
-        """That of a wrong command line."""
+        """The exit code of a wrong command line."""
         return ExitCode.USAGE
 
 

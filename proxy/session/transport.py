@@ -795,11 +795,11 @@ class PeerTransport(Throttled):
 
     def _keep(self, data: bytes, size: int) -> None:
         self._kept += data[:size]
-        self._slow_reads.keep(size)
+        self._slow_reads.kept += size
 
     def _drop_kept(self) -> bytes:
         kept, self._kept = self._kept, b""
-        self._slow_reads.keep(-len(kept))
+        self._slow_reads.kept -= len(kept)
         return kept
 
     def _feed(self, receiver: Receiver, data: bytes, size: int) -> None:

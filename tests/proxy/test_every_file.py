@@ -1,7 +1,6 @@
 """However long a file is that is read again, a thread reads it, and the loop does little to put it in force."""
 
 import json
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +15,7 @@ from proxy import reload as reloading
 from proxy.assembly import ConfigSource, Proxy
 from proxy.bulk import let_go
 from proxy.config.model import Config
+from tests.proxy.calls import calls_of
 from tests.proxy.identity.keys import public, token_files
 from tests.proxy.tls import Authorities
 
@@ -54,22 +54,6 @@ def long_files(folder: Path) -> dict[str, Any]:
         "admin_access": {"tls": authorities.tls() | {"client_ca": str(bundle)}, "tokens": str(tokens)},
         "admin_forward": {"url": "https://127.0.0.1:8443", "ca": str(bundle)},
     }
-
-
-def calls_of(act: Callable[[], object]) -> int:
-    """Return the number of calls within `act`, its own included."""
-    calls = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        act()
-    finally:
-        sys.setprofile(None)
-    return calls
 
 
 @pytest.fixture

@@ -576,12 +576,20 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
+FLEET = {"name": "front", "namespace": "public/sluice"}
+
+
+def proxy_of(name: str, broker: str, **settings: Any) -> Proxy:
+    """Make a proxy before a broker, on ports of its own."""
+    own = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": f"pulsar://{broker}", "proxy_id": name}
+    return Proxy(ConfigSource(None, partial(Config.model_validate, own | settings)))
+
+
 async def test_page_acts_at_the_process_that_it_shows(tmp_path: Path) -> None:
     proxies = list[Proxy]()
     async with broker_on_loopback() as broker, browser.browser(tmp_path / "profile") as page:
         for name in ("sluice-0", "sluice-1", "sluice-1"):
-            values = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": f"pulsar://{broker}", "proxy_id": name}
-            proxies.append(Proxy(ConfigSource(None, partial(Config.model_validate, values))))
+            proxies.append(proxy_of(name, broker))
         admins = [(await proxy.start())[1] for proxy in proxies]
         service = Service(admins[0])
         await page.look_as(1280, 900)
@@ -627,15 +635,7 @@ async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> No
     proxies = list[Proxy]()
     with running_broker() as (_, broker):
         for name in ("sluice-0", "sluice-1"):
-            values = {
-                "listen": "127.0.0.1:0",
-                "admin": "127.0.0.1:0",
-                "broker": f"pulsar://{broker}",
-                "proxy_id": name,
-                "fleet": {"name": "front", "namespace": "public/sluice"},
-                "limits": GOLD_IN_FLEET,
-            }
-            proxies.append(Proxy(ConfigSource(None, partial(Config.model_validate, values))))
+            proxies.append(proxy_of(name, broker, fleet=FLEET, limits=GOLD_IN_FLEET))
         addresses = [await proxy.start() for proxy in proxies]
         clients = [await connect_to(listen) for listen, _ in addresses]
         for client in clients:
@@ -672,14 +672,7 @@ async def test_page_of_each_member_lists_the_fleet(tmp_path: Path) -> None:
     proxies = list[Proxy]()
     with running_broker() as (_, broker):
         for name in ("sluice-0", "sluice-1"):
-            values = {
-                "listen": "127.0.0.1:0",
-                "admin": "127.0.0.1:0",
-                "broker": f"pulsar://{broker}",
-                "proxy_id": name,
-                "fleet": {"name": "front", "namespace": "public/sluice"},
-            }
-            proxies.append(Proxy(ConfigSource(None, partial(Config.model_validate, values))))
+            proxies.append(proxy_of(name, broker, fleet=FLEET))
         admins = [(await proxy.start())[1] for proxy in proxies]
         async with browser.browser(tmp_path / "profile") as page:
             await page.look_as(1280, 900)

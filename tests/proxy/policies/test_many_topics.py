@@ -2,10 +2,9 @@
 
 import asyncio
 import gc
-import sys
 import threading
 import tracemalloc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from contextlib import closing
 from typing import Any
 
@@ -19,6 +18,7 @@ from proxy.policies.keys import PolicyKey, Principal, rate_key
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import LAID_AT_ONCE, NOTIFIED_AT_ONCE, Around, PolicyService
 from proxy.policies.store import Store, StoredChange
+from tests.proxy.calls import calls_of
 
 _MANY = 2000
 
@@ -45,22 +45,6 @@ def _service(store: Store) -> PolicyService:
     )
 
 
-def _calls(run: Callable[[], Any]) -> int:
-    """How many functions are called, Python's own and others."""
-    found = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal found
-        found += event in {"call", "c_call"}
-
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return found
-
-
 def test_a_policy_takes_less_than_a_kibibyte() -> None:
     with closing(_store_of(_MANY)) as store:
         gc.collect()
@@ -81,7 +65,7 @@ def test_a_topic_s_policies_are_found_in_as_many_steps_whatever_others_there_are
         with closing(_store_of(count)) as store:
             policies = _service(store).layers.policies
         assert len(policies.in_force("publish", topic)) == 1
-        steps.append(_calls(lambda found=policies: found.in_force("publish", topic)))  # type: ignore[misc]
+        steps.append(calls_of(lambda found=policies: found.in_force("publish", topic)))  # type: ignore[misc]
     assert steps[0] == steps[1] < 100
 
 
@@ -89,7 +73,7 @@ def test_the_start_takes_as_many_steps_for_each_policy_whatever_others_there_are
     steps = []
     for count in (0, 200, 400):
         with closing(_store_of(count)) as store:
-            steps.append(_calls(lambda kept=store: _service(kept)))  # type: ignore[misc]
+            steps.append(calls_of(lambda kept=store: _service(kept)))  # type: ignore[misc]
     first, second = steps[1] - steps[0], steps[2] - steps[1]
     assert second <= first * 1.05
     assert second / 200 < 100
