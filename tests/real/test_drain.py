@@ -135,8 +135,8 @@ def check_unnoticed(language: str, url: str, output: Path, leave: Callable[[], S
         troubles, late_chunks = program.troubles(), program.late_chunks()
     assert troubles == []
     assert found["sent"] > 100
-    assert (found["failed"], found["lacking"]) == (0, 0), found
-    assert found["disordered"] <= late_chunks, found
+    assert found["failed"] == 0, found
+    assert found["disordered"] + found["lacking"] <= late_chunks, found
 
 
 LANGUAGES = pytest.mark.parametrize("language", [JAVA, PYTHON, pytest.param(GO, marks=NEEDS_GO)])
