@@ -23,7 +23,7 @@ demo: env ## The whole job end to end in a minute or two (BROKER=real: a real Pu
 check: env ## Format, lint, types, imports, unit and conversation tests (two to three minutes)
 	@tools/tests static quick
 
-test: ## Everything that CI checks (ten minutes)
+test: ## Everything that CI checks (twenty minutes on two cores)
 	@tools/tests all
 
 static: env ## Format, lint, types and imports
