@@ -114,7 +114,8 @@ class TimedScheduler(Scheduler):
 
 
 LARGE_READ: Final = 4096
-"""Bytes of a read from which on its time counts, and it may wait: to take fewer is no dearer than to keep them."""
+"""Bytes of a read from which on its time counts, and its transport may keep it. To take fewer bytes is no dearer than
+to keep them, unless many of their entries are over a limit: see `DataPath`."""
 _SLOW_NS: Final[i64] = 1
 """Nanoseconds for a byte from which on a read is slow. Messages of 100 B take half of that, acknowledgements twice."""
 TURN_NS: Final[i64] = 2_000_000
@@ -130,6 +131,7 @@ class SlowReads:
     acknowledgements each make a turn of 30 ms, as each frame is looked at. So:
 
         slow reads have taken TURN_NS ─▶ further large reads are kept, and go on by turns, one in each turn of the loop
+                                     └─▶ so do shorter ones whose entries are cut, and wait in their data path
 
     Args:
         clock: Monotonic nanoseconds.

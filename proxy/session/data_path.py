@@ -31,6 +31,7 @@ from proxy.refusals import TooMuchUnfinishedError
 from proxy.session.responses import Rejections
 from proxy.session.transport import Bytes, PauseReason, PeerTransport, Receiver, SocketWriter, Throttled
 from proxy.slices import Slices, Work, units_of_command
+from proxy.timers import LARGE_READ
 
 CommandHandler = Callable[[int, bytes, bytes], bytes | None]
 """Maps (type, BaseCommand, whole frame) to the frame that is passed on: the same, another, or None."""
@@ -392,6 +393,9 @@ class DataPath(Receiver):
         self._is_skipping = False
         self._begun = 0
         """Entries that were their streams' first of an interval, since their streams were last counted."""
+        self._slow_reads = slices.slow_reads if slices is not None else None
+        self._has_refused = False
+        """Whether an entry of this read was refused, which takes as long as 30 that are held."""
 
     def feed(self, data: bytes, size: int) -> None:
         """Take the bytes read: the first `size` bytes of `data`. The memory may change after the call.
@@ -538,24 +542,30 @@ class DataPath(Receiver):
 
         `has_turn`: commands of `MOST_COMMANDS` units, or one, are handled now, however much others have done.
         """
+        slow_reads = self._slow_reads
+        began = slow_reads.begin() if slow_reads is not None else 0
         data, pieces = self.scanner.cut(chunk, size)
+        self._has_refused = False
         if len(pieces) <= FEW_STREAMS or self._slices is None:
             self._take_pieces(data, pieces, now, has_turn=has_turn)
         else:
             with self._slices.measure(_ENTRIES):
                 self._take_pieces(data, pieces, now, has_turn=has_turn)
+        if slow_reads is not None and size < LARGE_READ and (self._has_refused or len(pieces) > FEW_STREAMS):
+            slow_reads.end(began, size)
 
     def _take_pieces(self, data: bytes, pieces: list[Piece], now: int, *, has_turn: bool) -> None:
         end, commands, in_turn = self.scanner.end, 0, MOST_COMMANDS if has_turn else 0
+        has_many = len(pieces) > FEW_STREAMS
         for piece in pieces:
             is_heavy = piece.kind not in self._light
-            if is_heavy:
-                units = units_of_command(piece.stop - piece.start)
-                if self._yields_before_command(units, has_turn=in_turn > 0):
-                    self._set_aside(data[piece.start : end])
-                    self.scanner.restart()
-                    return
-                in_turn -= units
+            units = units_of_command(piece.stop - piece.start) if is_heavy else 0
+            is_much = not has_turn and (has_many or self._has_refused)
+            if self._waits_before(piece, units, is_much=is_much, has_turn=in_turn > 0):
+                self._set_aside(data[piece.start : end])
+                self.scanner.restart()
+                return
+            in_turn -= units
             self._take_piece(data, piece, now, is_last=piece.stop == end)
             commands += is_heavy
             if commands == MOST_COMMANDS and piece.stop < end:
@@ -627,6 +637,20 @@ class DataPath(Receiver):
             with self._slices.measure(_COMMANDS):
                 self._command(data, piece, is_last=is_last)
 
+    def _waits_before(self, piece: Piece, units: int, *, is_much: bool, has_turn: bool) -> bool:
+        """Return whether a piece waits for another turn.
+
+        Args:
+            piece: The next one of a read.
+            units: Those of `COMMANDS` that it is.
+            is_much: The read has many pieces, or one was refused: it gives way to others after slow reads.
+            has_turn: A command goes on now.
+        """
+        if is_much and piece.kind != TAIL and self._slow_reads is not None and self._slow_reads.is_over:
+            self._source.yield_turn()
+            return self._source.is_throttled()
+        return units > 0 and self._yields_before_command(units, has_turn=has_turn)
+
     def _yields_before_command(self, units: int, *, has_turn: bool) -> bool:
         """Return whether a command waits for another turn: work of all kinds has used up this one.
 
@@ -659,16 +683,17 @@ class DataPath(Receiver):
 
     def _refuses(self, stream: Stream, data: bytes, piece: Piece, now: int) -> bool:
         """Refuse an entry that did not pass, if a limit rejects it; else note that it will be held and answered."""
-        command, rejections, limiter = _command_of(data, piece), self.rejections, None
+        command, rejections = _command_of(data, piece), self.rejections
         if rejections is None:
             return False
-        if rejections.is_ready_for(stream) and rejections.may_refuse(command):
-            limiter = rejecting(stream, now)
-        if limiter is None:
+        send = rejections.refusable(command) if rejections.is_ready_for(stream) else None
+        limiter = rejecting(stream, now) if send is not None else None
+        if send is None or limiter is None:
             rejections.accepted(stream, command)
             return False
+        self._has_refused = True
         self._scheduler.count_rejected(stream, limiter, piece.messages, piece.size)
-        rejections.refused(stream, refusal_of(limiter), command)
+        rejections.refused(stream, refusal_of(limiter), send)
         return True
 
     def _keep(self, stream: Stream, data: bytes, piece: Piece, now: int) -> None:

@@ -161,6 +161,7 @@ class Forwarding:
                 error_for(connection.client_version),
                 client.throttled_for(PauseReason.REFUSALS),
                 held.keep_answers,
+                partial(engine.slices.run, Work.RELEASES),
             ),
             publishes=self._publishes,
             most_messages=publish.max_batch_messages,

@@ -1,7 +1,7 @@
 """Responses that a connection awaits: the broker's to requests, and the receipts and errors of producers in order."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from secrets import randbits
 from typing import Any
@@ -211,6 +211,8 @@ class Requests:
 
 MOST_WAITING = 20_000
 """Number of errors waiting for receipts at which reading is paused, until half have been sent."""
+_SENT_AT_ONCE = 20
+"""Errors that are sent in one unit of work."""
 
 AnswerMark = tuple[int, int]
 """A sequence id, and the number of messages with that id: chunks of one message share it."""
@@ -233,12 +235,25 @@ def error_for(client_version: str) -> ServerError | None:
 
 @dataclass(slots=True)
 class _Answers:
-    """The answers that a producer awaits: the last accepted message, the last receipt, and errors between them."""
+    """The answers that a producer awaits.
+
+    Attributes:
+        tenant: Of the producer.
+        accepted: The last accepted message.
+        received: The message of the last receipt that the client was sent.
+        waiting: Errors, each with the accepted message before it.
+        receipts: Receipts that have come while errors before them are being sent, each with its sequence id.
+        is_sending: Whether errors are being sent, some in each turn of the loop.
+        memory: Bytes that errors and receipts here take.
+    """
 
     tenant: str
     accepted: AnswerMark | None = None
     received: AnswerMark | None = None
     waiting: deque[tuple[AnswerMark | None, bytes]] = field(default_factory=deque)
+    receipts: deque[tuple[int, bytes]] = field(default_factory=deque)
+    is_sending: bool = False
+    memory: int = 0
 
     def is_due(self, behind: AnswerMark | None) -> bool:
         """Return whether the receipt of `behind` has come; sequence ids of a producer only grow."""
@@ -261,10 +276,11 @@ class Rejections:
         hear: Called before a message is accepted whose receipt the proxy must see.
         error: The error code for this client (`error_for`); None: nothing is refused.
         on_pause: Called with True when MOST_WAITING errors wait, and with False when half have been sent.
-        keep: Called with a tenant and the bytes of memory that its errors take while they wait; below 0 when they go.
+        keep: Called with a tenant and the bytes of memory that its answers take while they wait; below 0 when they go.
+        in_slices: Does the units of work of sending errors: as many in this turn of the loop as it has room for.
     """
 
-    __slots__ = ("_answers", "_error", "_hear", "_keep", "_reply", "_waiting")
+    __slots__ = ("_answers", "_error", "_hear", "_in_slices", "_keep", "_reply", "_waiting")
 
     def __init__(
         self,
@@ -273,11 +289,13 @@ class Rejections:
         error: ServerError | None,
         on_pause: Callable[[bool], None],
         keep: Callable[[str, int], None],
+        in_slices: Callable[[Iterator[None]], None],
     ) -> None:
         self._reply = reply
         self._hear = hear
         self._error = error
         self._keep = keep
+        self._in_slices = in_slices
         self._answers: dict[int, _Answers] = {}
         self._waiting = Budget(MOST_WAITING, on_pause)
 
@@ -289,12 +307,15 @@ class Rejections:
         """
         return stream.name.stream_id in self._answers or stream.usage.offered_entries <= 1
 
-    def may_refuse(self, command: bytes) -> bool:
-        """Return whether the client would give up a refused SEND, and no other.
+    def refusable(self, command: bytes) -> CommandSend | None:
+        """Return a SEND, read, if the client would give it up when it is refused, and no other; else None.
 
         Chunks are not refused: the C++ client reports a message as sent if any chunk except the last is missing.
         """
-        return self._error is not None and not _send(command).is_chunk
+        if self._error is None:
+            return None
+        send = _send(command)
+        return None if send.is_chunk else send
 
     def accepted(self, stream: Stream, command: bytes) -> None:
         """Record that a SEND which a limit might have refused goes on, now or later."""
@@ -304,13 +325,13 @@ class Rejections:
         answers = self._of(stream)
         answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
 
-    def refused(self, stream: Stream, reason: str, command: bytes) -> None:
+    def refused(self, stream: Stream, reason: str, send: CommandSend) -> None:
         """Tell the client, in order, that a SEND is over a limit, as `reason` says.
 
         For a batch, the Java client awaits a receipt with its lowest sequence id, and an error with its highest. It
         sends both ids. Other clients send one id, and await both answers with it.
         """
-        send, answers = _send(command), self._of(stream)
+        answers = self._of(stream)
         error = CommandSendError(
             producer_id=send.producer_id,
             sequence_id=max(send.sequence_id, send.highest_sequence_id),
@@ -322,7 +343,7 @@ class Rejections:
             self._reply(frame)
             return
         answers.waiting.append((answers.accepted, frame))
-        self._keep(answers.tenant, _memory(frame))
+        self._count(answers, _memory(frame))
         self._waiting.take(1)
 
     def answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
@@ -330,17 +351,25 @@ class Rejections:
         answers = self._answers.get(command.producer_id)
         if answers is None:
             return False
-        self._reply(frame)
-        answers.received = _mark(answers.received, command.sequence_id)
-        self._send_due(answers)
+        if answers.is_sending:
+            answers.receipts.append((command.sequence_id, frame))
+            self._count(answers, _memory(frame))
+        else:
+            self._receipt(answers, command.sequence_id, frame)
+            if _has_due(answers):
+                answers.is_sending = True
+                self._in_slices(self._sending(answers))
         return True
 
     def closed(self, stream: Stream) -> None:
         """Forget a producer that is over: its client awaits no more answers."""
         answers = self._answers.pop(stream.name.stream_id, None)
-        if answers is not None and answers.waiting:
-            self._keep(answers.tenant, -sum(_memory(frame) for _behind, frame in answers.waiting))
-            self._waiting.give(len(answers.waiting))
+        if answers is not None and answers.memory:
+            errors = len(answers.waiting)
+            answers.waiting.clear()
+            answers.receipts.clear()
+            self._count(answers, -answers.memory)
+            self._waiting.give(errors)
 
     def _of(self, stream: Stream) -> _Answers:
         answers = self._answers.get(stream.name.stream_id)
@@ -348,16 +377,38 @@ class Rejections:
             answers = self._answers[stream.name.stream_id] = _Answers(stream.name.tenant)
         return answers
 
-    def _send_due(self, answers: _Answers) -> None:
-        """Send the errors whose turn has come.
+    def _count(self, answers: _Answers, more: int) -> None:
+        answers.memory += more
+        self._keep(answers.tenant, more)
+
+    def _receipt(self, answers: _Answers, sequence_id: int, frame: bytes) -> None:
+        self._reply(frame)
+        answers.received = _mark(answers.received, sequence_id)
+
+    def _sending(self, answers: _Answers) -> Iterator[None]:
+        """Send the errors whose turn has come, and the receipts that come meanwhile, in order: some in each unit.
 
         To give back room may resume reading, and so call `refused`, which appends to `waiting`.
         """
-        while answers.waiting and answers.is_due(answers.waiting[0][0]):
-            _behind, frame = answers.waiting.popleft()
-            self._reply(frame)
-            self._keep(answers.tenant, -_memory(frame))
-            self._waiting.give(1)
+        while True:
+            for _ in range(_SENT_AT_ONCE):
+                if _has_due(answers):
+                    _behind, frame = answers.waiting.popleft()
+                    self._reply(frame)
+                    self._count(answers, -_memory(frame))
+                    self._waiting.give(1)
+                elif answers.receipts:
+                    sequence_id, frame = answers.receipts.popleft()
+                    self._count(answers, -_memory(frame))
+                    self._receipt(answers, sequence_id, frame)
+                else:
+                    answers.is_sending = False
+                    return
+            yield
+
+
+def _has_due(answers: _Answers) -> bool:
+    return bool(answers.waiting) and answers.is_due(answers.waiting[0][0])
 
 
 def _memory(frame: bytes) -> int:

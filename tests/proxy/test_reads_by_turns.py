@@ -1,7 +1,7 @@
 """However much peers send at once, a turn of the loop looks at few reads, and each peer has turns."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from protocol.commands import SIZES, encode, encode_with_payload
 from protocol.pulsar_pb2 import BaseCommand, CommandAck, CommandMessage, MessageIdData
 from proxy.session.transport import LEAST_READ
-from proxy.timers import TURN_NS, SlowReads
+from proxy.timers import LARGE_READ, TURN_NS, SlowReads
 from tests.manual_clock import ManualClock
 from tests.proxy.conversation import Peer, World, consumer, publisher
 from tests.proxy.manual_loop import ManualLoop
@@ -164,24 +164,41 @@ def test_a_neighbour_s_large_read_goes_before_most_of_a_crowd_s(make_world: Make
     assert came[3] == len(entries), "it waits for a turn or two, as that of the first is used up"
 
 
-def test_entries_that_are_cut_are_few_in_a_turn(make_world: Make) -> None:
-    """All producers are at their limit: each entry is held by itself."""
-    world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 1}}}})
-    pairs = [publisher(world) for _ in range(PEERS)]
-    tick(world)
+def offered_in_turns(world: World, pairs: Sequence[tuple[Peer, Peer]], sent: bytes) -> list[int]:
+    """Have each client send the same in one turn; return the entries that each turn offered to limits."""
     offered = [0]
+    tick(world)
 
     def turned() -> None:
         offered.append(sum(stream.usage.offered_entries for stream in world.engine.registry.live()))
 
     def come() -> None:
         for client, _ in pairs:
-            client.transport.receive(b"".join(sends(1000)))
+            client.transport.receive(sent)
 
     world.loop.turned = turned
     world.loop.run(come)
-    assert offered[-1] == 1000 * PEERS
-    assert max(now - before for before, now in itertools.pairwise(offered)) <= 2000
+    return [now - before for before, now in itertools.pairwise(offered)]
+
+
+def test_entries_that_are_cut_are_few_in_a_turn(make_world: Make) -> None:
+    """All producers are at their limit: each entry is held by itself."""
+    world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 1}}}})
+    pairs = [publisher(world) for _ in range(PEERS)]
+    turns = offered_in_turns(world, pairs, b"".join(sends(1000)))
+    assert sum(turns) == 1000 * PEERS
+    assert max(turns) <= 2000
+
+
+@pytest.mark.parametrize("mode", ["enforce", "reject"])
+def test_few_short_reads_are_cut_in_a_turn(make_world: Make, mode: str) -> None:
+    """Each is too short to be kept by its transport; all producers are at a limit that holds, or refuses, the rest."""
+    world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 1, "mode": mode}}}})
+    pairs = [publisher(world) for _ in range(4 * PEERS)]
+    number = (LARGE_READ - 1) // len(send(1000))
+    turns = offered_in_turns(world, pairs, b"".join(sends(number)))
+    assert sum(turns) == number * len(pairs), "what waits is offered in its turn"
+    assert max(turns) <= MOST * number + len(pairs)
 
 
 def test_what_is_kept_of_reads_is_bounded(make_world: Make) -> None:

@@ -1,3 +1,7 @@
+import itertools
+from collections import deque
+from collections.abc import Iterator
+
 import pytest
 
 from limiter.limiter import Stream, StreamName, refusal_of
@@ -25,7 +29,12 @@ class Producer:
         self.answers: list[CommandSendError | CommandSendReceipt] = []
         self.turns: list[bool] = []
         self.kept = 0
-        self.rejections = Rejections(self._answer, lambda: None, NotAllowedError, self.turns.append, self._keep)
+        self.turn = 10**9
+        """The units of work for which a turn of the loop has room."""
+        self.units: Iterator[None] = iter(())
+        self.rejections = Rejections(
+            self._answer, lambda: None, NotAllowedError, self.turns.append, self._keep, self._begin
+        )
         self.stream = Stream(StreamName("publish", "t", "n", "x", 1), (LIMIT,), lambda _stream, _entry: None)
 
     def send(self, sequence_id: int) -> bytes:
@@ -37,12 +46,20 @@ class Producer:
 
     def refuse(self, *numbers: int) -> None:
         for number in numbers:
-            self.rejections.refused(self.stream, refusal_of(LIMIT), self.send(number))
+            self.rejections.refused(self.stream, refusal_of(LIMIT), CommandSend(producer_id=1, sequence_id=number))
 
     def receipt(self, *numbers: int) -> None:
         for number in numbers:
             command = CommandSendReceipt(producer_id=1, sequence_id=number)
             self.rejections.answered(command, encode(command))
+
+    def go_on(self) -> None:
+        """Let the next turn of the loop come."""
+        deque(itertools.islice(self.units, self.turn), maxlen=0)
+
+    def _begin(self, units: Iterator[None]) -> None:
+        self.units = units
+        self.go_on()
 
     def _answer(self, frame: bytes) -> None:
         self.answers.append(body_of(decode(frame[8:])))
@@ -95,6 +112,40 @@ def test_errors_of_a_producer_that_is_over_wait_no_longer(monkeypatch: pytest.Mo
     producer.rejections.closed(producer.stream)
     assert producer.turns == [True, False]
     assert producer.kept == 0
+
+
+def test_many_errors_go_in_slices_and_receipts_keep_their_place() -> None:
+    producer = Producer()
+    producer.turn = 2
+    producer.accept(0)
+    producer.refuse(*range(1, 100))
+    producer.accept(100)
+    producer.refuse(101)
+    producer.receipt(0)
+    assert len(producer.answers) <= 1 + 2 * module._SENT_AT_ONCE
+    producer.receipt(100)
+    producer.refuse(102)
+    heard: list[CommandSendError | CommandSendReceipt] = []
+    while len(heard) < len(producer.answers):
+        heard = list(producer.answers)
+        producer.go_on()
+        assert len(producer.answers) - len(heard) <= 2 * module._SENT_AT_ONCE
+    assert [answer.sequence_id for answer in producer.answers] == list(range(103))
+    assert [answer.sequence_id for answer in heard if isinstance(answer, CommandSendReceipt)] == [0, 100]
+    assert producer.kept == 0
+
+
+def test_what_is_left_of_answers_goes_with_its_producer() -> None:
+    producer = Producer()
+    producer.turn = 1
+    producer.accept(0)
+    producer.refuse(*range(1, 50))
+    producer.accept(50)
+    producer.receipt(0, 50)
+    before = len(producer.answers)
+    producer.rejections.closed(producer.stream)
+    producer.go_on()
+    assert (len(producer.answers), producer.kept) == (before, 0)
 
 
 def test_what_errors_take_while_they_wait_is_counted() -> None:

@@ -54,7 +54,12 @@ class Opened:
                 Claim(Pool(10**9, 10**9), ""),
             )
             rejections = Rejections(
-                lambda _frame: None, lambda: None, NotAllowedError, lambda _is_full: None, lambda *_kept: None
+                lambda _frame: None,
+                lambda: None,
+                NotAllowedError,
+                lambda _is_full: None,
+                lambda *_kept: None,
+                lambda _: None,
             )
             return DataPath(
                 kind,
