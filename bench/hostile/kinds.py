@@ -258,6 +258,20 @@ def _limited_sends(namespace: str, size: int) -> Callable[[int], Script]:
     return says
 
 
+def _short_writes(namespace: str) -> Callable[[int], Script]:
+    """Small SENDs over a limit, in writes that a proxy reads without a look at its time."""
+
+    def says(number: int) -> Script:
+        yield hello() + encode(CommandProducer(topic=topic(number, namespace), producer_id=1, request_id=1))
+        yield 0.3
+        frame = _send(1, 1, 1)
+        while True:
+            yield frame * (4 * KB // len(frame) - 1)
+            yield 0.02
+
+    return says
+
+
 def _flows(_: int) -> Script:
     yield hello() + encode(_subscribe(1, topic(1)))
     frames = b"".join(encode(CommandFlow(consumer_id=number % 2 + 1, message_permits=2**31)) for number in range(2000))
@@ -427,6 +441,8 @@ KINDS = (
     HostileKind(
         "SENDs that are rejected, without reading", _limited_sends(REJECTED, 10), 96, 20, reads=False, window=2 * KB
     ),
+    HostileKind("the smallest SENDs that are rejected, 4 KB at a time", _short_writes(REJECTED), 96, 60),
+    HostileKind("the smallest SENDs that are held, 4 KB at a time", _short_writes(HELD), 96, 60),
     HostileKind("FLOWs", _flows, 64, 10),
     HostileKind("questions for a namespace's topics, not answered", _topic_lists, 96, 20),
     HostileKind("questions for schemas, not answered", _schema_questions, 96, 20),
