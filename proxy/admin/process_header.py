@@ -13,6 +13,8 @@ from proxy.admin.auth import CALLER
 from proxy.admin.refusals import refusal
 
 PROCESS = "Sluice-Process"
+MISDIRECTED = 421
+"""The status of a request that is meant for another process."""
 _OF_SLUICE = "/sluice/"
 
 
@@ -33,7 +35,7 @@ class ProcessHeader:
         meant = request.headers.get(PROCESS, self.own)
         if meant != self.own and request.path.startswith(_OF_SLUICE):
             reason = f"nothing was done: this is the process {self.own}, and the request is meant for {meant[:200]}"
-            return refusal(412, reason)
+            return refusal(MISDIRECTED, reason)
         return await handler(request)
 
     async def name(self, request: web.Request, answer: web.StreamResponse) -> None:
