@@ -335,7 +335,7 @@ def verify(access_log: Path | None, out: Path, *, as_json: bool = False, is_quie
         return _fail(str(error), error.exit_code)
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}")
-    code = ExitCode.DONE if found.is_proved else ExitCode.NOT_SO
+    code = ExitCode.DONE if found.is_proved else ExitCode.FINDINGS
     if as_json:
         _print_json({"proved": found.is_proved, "exit_code": code, **msgspec.to_builtins(found)})
     for line in found.words() if not (as_json or is_quiet) else ():
@@ -408,7 +408,7 @@ def _refuse_patterns(option: str, path: Path) -> None:
 
 
 def report_with_progress(access_log: Path | None, tables: str, out: Path, options: ReportOptions) -> int:
-    """Makes the report; returns the exit code: `NOT_SO` if it is made and `options.strict` is not content."""
+    """Makes the report; returns the exit code: `FINDINGS` if it is made and `options.strict` is not content."""
     console = Console(stderr=True, quiet=options.is_quiet)
     try:
         with console.status("") as status:
@@ -428,7 +428,7 @@ def report_with_progress(access_log: Path | None, tables: str, out: Path, option
         return _fail(str(error))
     except (PySparkException, Py4JError, OSError) as error:
         return _fail(_of_spark(cause(error), access_log, out))
-    code = ExitCode.NOT_SO if options.strict and report.overall.verdict in ("violated", "unknown") else ExitCode.DONE
+    code = ExitCode.FINDINGS if options.strict and report.overall.verdict in ("violated", "unknown") else ExitCode.DONE
     passed_over = _passed_over(access_log)
     if options.as_json:
         verdict = {"verdict": report.overall.verdict, "headline": report.headline, "fleets": fleet_lines(report.fleets)}

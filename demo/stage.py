@@ -98,7 +98,7 @@ class Demo:
             while True:
                 processes.start("load", sluice("load", *options))
                 processes.wait_for_end(
-                    "load", HOLD_S + DRAIN_S + READY_S, lambda: None, good_codes=(ExitCode.DONE, ExitCode.NOT_SO)
+                    "load", HOLD_S + DRAIN_S + READY_S, lambda: None, good_codes=(ExitCode.DONE, ExitCode.FINDINGS)
                 )
 
     def _start_broker(self, processes: Processes) -> str:
@@ -137,7 +137,7 @@ class Demo:
             watch = Watch(admin, live, self._topics, picture)
             # code 1: messages are missing, as the checks report
             processes.wait_for_end(
-                "load", seconds + DRAIN_S + READY_S, watch.look, good_codes=(ExitCode.DONE, ExitCode.NOT_SO)
+                "load", seconds + DRAIN_S + READY_S, watch.look, good_codes=(ExitCode.DONE, ExitCode.FINDINGS)
             )
 
     def _report(self, processes: Processes) -> None:

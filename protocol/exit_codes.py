@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Self
 
-_FINDINGS = (
+_FOUND = (
     "`diff` and `doctor` found differences or problems, `load` lost, repeated or refused messages, `report --strict` "
     "found that not all is compliant, `report --verify` that not every file is there unchanged"
 )
@@ -23,5 +23,5 @@ class ExitCode(IntEnum):
 
     DONE = (0, "done; of a comparison or an examination: nothing was found")
     FAILED = (1, "not done: no answer, a refusal, or a file that is missing, unreadable or wrong; standard error says")
-    USAGE = (2, "the command line is wrong: an unknown command or option, or a value that cannot be meant")
-    NOT_SO = (3, f"done, and it is not so: {_FINDINGS}")
+    USAGE = (2, "the command line is wrong: an unknown command or option, or an invalid value")
+    FINDINGS = (3, f"done, with findings: {_FOUND}")

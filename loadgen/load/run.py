@@ -218,7 +218,7 @@ def main(request: Request) -> int:
         return _fail(f"{error.filename}: {error.strerror}: give another file")
     for fault in result["faults"]:
         _say(fault)
-    return ExitCode.NOT_SO if result["faults"] else ExitCode.DONE
+    return ExitCode.FINDINGS if result["faults"] else ExitCode.DONE
 
 
 def _result(request: Request) -> dict[str, Any]:

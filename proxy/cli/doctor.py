@@ -97,7 +97,7 @@ def doctor(  # noqa: PLR0913 - one for each option
     elif not quiet:
         _tell(looked, everywhere=everywhere)
     if looked.differences:
-        raise typer.Exit(ExitCode.NOT_SO)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: bool) -> None:
@@ -118,7 +118,7 @@ def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: boo
         found = "1 problem" if problems == 1 else f"{problems} problems"
         typer.echo(f"sluice: {found} in {len(shown['findings'])} findings", err=True)
     if problems:
-        raise typer.Exit(ExitCode.NOT_SO)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _tell(looked: "Looked", *, everywhere: bool) -> None:

@@ -131,7 +131,7 @@ def diff(file: File, *, admin: AdminOptions, json: Json = False) -> None:
         for line in difference_lines(found):
             typer.echo(printable(line))
     if found:
-        raise typer.Exit(ExitCode.NOT_SO)
+        raise typer.Exit(ExitCode.FINDINGS)
 
 
 @asks_proxy

@@ -62,7 +62,7 @@ def planted_run(spark, report_command, tmp_path_factory):
 def planted_logs(planted_run, tmp_path_factory):
     """The report on all planted logs, and where their files are now: not where they were read."""
     said, folder, out = planted_run
-    assert said.exception is None or said.exit_code == ExitCode.NOT_SO, said.output
+    assert said.exception is None or said.exit_code == ExitCode.FINDINGS, said.output
     moved = tmp_path_factory.mktemp("moved") / "log"
     folder.rename(moved)
     return msgspec.json.decode((out / "report.json").read_bytes(), type=Report), moved

@@ -73,7 +73,7 @@ async def test_what_is_exported_is_fine_and_no_different_and_applied_elsewhere_h
     same = await sluice(admin, "diff", file)
     assert (same.exit_code, same.stdout) == (0, "")
 
-    assert (await sluice(other, "diff", file)).exit_code == ExitCode.NOT_SO
+    assert (await sluice(other, "diff", file)).exit_code == ExitCode.FINDINGS
     tried = await sluice(other, "apply", file, "--dry-run")
     assert "would change: limits.namespaces.acme/shop.publish: - -> messages 9\n" in tried.stdout
     assert list(other.store.policies()) == []
@@ -224,7 +224,7 @@ async def test_blocks_hold_as_in_a_file_that_has_the_key_blocks(make_admin, tmp_
     file.write_text("limits: {}\nblocks: []\n")
     result = await sluice(admin, "diff", file)
     assert (result.exit_code, result.stdout) == (
-        ExitCode.NOT_SO,
+        ExitCode.FINDINGS,
         "block of role 'billing'\n  file:     -\n  in force: blocked (file)\n",
     )
     assert (
