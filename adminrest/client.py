@@ -48,8 +48,10 @@ Query = Mapping[str, str]
 class RequestFailure(Enum):
     """The kinds of failure of a request."""
 
+    DISCONNECTED = auto()
+    """The connection was refused or reset: no process listens at the address, or it has just ended."""
     NO_ANSWER = auto()
-    """No server listens, redirects do not end, or the answer breaks off, is too long or is not HTTP."""
+    """No answer in time, redirects that do not end, or an answer that breaks off, is too long or is not HTTP."""
     UNTRUSTED = auto()
     """The server's certificate is not signed by an authority that counts, or is another name's."""
     NO_TLS = auto()
@@ -133,6 +135,7 @@ class AdminClient:
         timeout_s: For connecting, and for each part of an answer.
         most_redirects: How many are followed, within the scheme or to `https`; with a token, at the same address only.
         most_bytes: Bytes of an answer, at most; None: `MOST_BYTES`.
+        kept_header: Name of a header; its value in the first answer that has it is sent with every later request.
     """
 
     def __init__(
@@ -143,12 +146,15 @@ class AdminClient:
         timeout_s: float = TIMEOUT_S,
         most_redirects: int = MOST_REDIRECTS,
         most_bytes: int | None = None,
+        kept_header: str = "",
     ) -> None:
         self.url = url.rstrip("/")
         self._access = access
         self._timeout_s = timeout_s
         self._most_redirects = most_redirects
         self._most_bytes = MOST_BYTES if most_bytes is None else most_bytes
+        self._kept_header = kept_header
+        self._kept_value = ""
         self._keeps = False
         self._pools: dict[Endpoint, HTTPConnectionPool] = {}
         self._sockets: WeakSet[socket.socket] = WeakSet()
@@ -260,6 +266,8 @@ class AdminClient:
         headers = {"Accept": "*/*"} | ({} if body is None else {"Content-Type": "application/json"})
         if self._access.token:
             headers["Authorization"] = f"Bearer {self._access.token}"
+        if self._kept_value:
+            headers[self._kept_header] = self._kept_value
         pool = self._pools.get(endpoint) or self._pool_for(endpoint)
         if self._keeps:
             self._pools[endpoint] = pool
@@ -274,6 +282,8 @@ class AdminClient:
             content = answer.read(self._most_bytes, decode_content=False)
             if answer.read(1):  # what breaks off raises here
                 raise ValueError(f"it has more than {self._most_bytes} bytes")
+            if self._kept_header and not self._kept_value:
+                self._kept_value = answer.headers.get(self._kept_header, "")
             return answer.status, answer.headers.get("Location", ""), content
         finally:
             answer.close()  # the pool has the connection already if the answer was read to its end
@@ -344,7 +354,9 @@ def _explained(error: Exception) -> tuple[RequestFailure, str]:
         alert = reason.lower().replace("_", " ")
         return RequestFailure.CLIENT_UNTRUSTED, f"ends TLS ({alert}): it does not take the client certificate"
     problem = getattr(root, "strerror", None) or str(root) or type(root).__name__
-    return RequestFailure.NO_ANSWER, f"no answer ({problem.splitlines()[0][:200]})"
+    is_disconnected = isinstance(root, ConnectionRefusedError | ConnectionResetError | BrokenPipeError)
+    failure = RequestFailure.DISCONNECTED if is_disconnected else RequestFailure.NO_ANSWER
+    return failure, f"no answer ({problem.splitlines()[0][:200]})"
 
 
 def _root(error: BaseException) -> BaseException:

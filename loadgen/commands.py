@@ -78,11 +78,19 @@ def broker(  # noqa: PLR0913 - one for each option
         )
         endpoint = LISTEN.parse(listen)
         tls = context_of(endpoint, certificate, key)
+    except OSError as error:  # a file of the certificate; some errors of TLS are ValueErrors as well
+        raise _not_run(error, ExitCode.FAILED) from None
+    except ValueError as error:
+        raise _not_run(error, ExitCode.USAGE) from None
+    try:
         run(options, endpoint, counts, tls, as_json=json, is_quiet=quiet)
     except (ValueError, OSError) as error:
-        typer.echo(f"stand-in broker: {error}", err=True)
-        is_of_words = isinstance(error, ValueError) and not isinstance(error, OSError)
-        raise typer.Exit(ExitCode.USAGE if is_of_words else ExitCode.FAILED) from None
+        raise _not_run(error, ExitCode.FAILED) from None
+
+
+def _not_run(error: Exception, code: ExitCode) -> typer.Exit:
+    typer.echo(f"stand-in broker: {error}", err=True)
+    return typer.Exit(code)
 
 
 def load(  # noqa: PLR0913 - one for each option

@@ -13,14 +13,16 @@ from pathlib import Path
 
 from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
 from protocol.endpoint import Endpoint, EndpointError, EndpointForm
-from proxy.cli.options import AdminLinkError, AdminOptions, CommandLineError
+from proxy.cli.options import AdminLinkError, AdminOptions, CommandLineError, DisconnectedError
 from proxy.files import TokenFileError, read_token, reopenable
 
 PATIENCE_S = 10.0
 _ADMIN = EndpointForm(("http", "https"), "127.0.0.1:8080 or https://HOST:PORT")
 _SERVER = "--admin must be the admin address of a running `sluice serve`"
+_NO_SERVER = f"; {_SERVER}, with https:// if that has TLS"
 _REMEDIES = {
-    RequestFailure.NO_ANSWER: f"; {_SERVER}, with https:// if that has TLS",
+    RequestFailure.DISCONNECTED: _NO_SERVER,
+    RequestFailure.NO_ANSWER: _NO_SERVER,
     RequestFailure.UNTRUSTED: "; --ca FILE names who has signed it, --admin must be a name in it",
     RequestFailure.NO_TLS: "; http://HOST:PORT without --ca and --cert",
     RequestFailure.CLIENT_UNTRUSTED: " (--cert, --key)",
@@ -36,12 +38,19 @@ class AdminLink(AdminClient):
         options: Where it is, and what opens it.
         patience_s: For connecting, and for each part of an answer.
         most_bytes: Bytes of an answer, at most; None: as `AdminClient` has it.
+        kept_header: A header of the first answer that is sent with every later request.
 
     Raises:
         AdminLinkError: If the options contradict each other, or a file cannot be used.
     """
 
-    def __init__(self, options: AdminOptions, patience_s: float = PATIENCE_S, most_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        options: AdminOptions,
+        patience_s: float = PATIENCE_S,
+        most_bytes: int | None = None,
+        kept_header: str = "",
+    ) -> None:
         self.address = options.admin
         """The admin address as it was given."""
         self._token_file = options.token_file
@@ -52,11 +61,21 @@ class AdminLink(AdminClient):
         except TokenFileError as error:
             raise AdminLinkError(f"--token-file: {error}") from None
         access = AdminCredentials(token, tls, options.plain_http)
-        super().__init__(str(endpoint), access, timeout_s=patience_s, most_redirects=0, most_bytes=most_bytes)
+        super().__init__(
+            str(endpoint),
+            access,
+            timeout_s=patience_s,
+            most_redirects=0,
+            most_bytes=most_bytes,
+            kept_header=kept_header,
+        )
 
     def failed(self, error: AdminError) -> AdminLinkError:
         """Return the error in the words of the command line."""
-        return AdminLinkError(self._told(error), error.status)
+        if error.trouble is RequestFailure.DISCONNECTED:
+            return DisconnectedError(self._told(error))
+        status = None if error.reason is None else error.status  # other servers' 400 says nothing of the command line
+        return AdminLinkError(self._told(error), status)
 
     def _told(self, error: AdminError) -> str:
         if error.trouble is RequestFailure.NO_JSON:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from protocol.printable import printable
-from proxy.cli.options import AdminLinkError, AdminOptions, Json, asks_proxy, print_json
+from proxy.cli.options import AdminLinkError, AdminOptions, DisconnectedError, Json, asks_proxy, print_json
 
 Wait = Annotated[bool, typer.Option("--wait", help="Return when the drain is over, or the process has ended.")]
 _LOOK_S = 0.2
@@ -17,24 +17,29 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
     """Have all clients of a proxy go on elsewhere, as SIGTERM does.
 
     The process runs on without clients. It is for hooks before a stop: /readyz is 503 at once, and clients leave after
-    `drain.delay`. With --wait and --json, `phase` is `ended` where the process has ended meanwhile.
+    `drain.delay`. With --wait and --json, `phase` is `ended` where the process has ended meanwhile. --wait ends with
+    exit code 1 where another process answers, as behind one address of several replicas, or the drain was taken back.
     """
+    from proxy.admin.process_header import MISDIRECTED, PROCESS
     from proxy.cli.admin_link import AdminLink
 
-    link = AdminLink(admin)
+    link = AdminLink(admin, kept_header=PROCESS)
     shown = link.call("POST", "/sluice/drain")
     try:
         while wait and shown["phase"] not in {"drained", "serving"}:
             time.sleep(_LOOK_S)
             shown = link.get_json("/sluice/drain")
-    except AdminLinkError as error:
-        if error.status is not None:
-            raise
+    except DisconnectedError:
         if json:
             print_json({**shown, "phase": "ended"})
         else:
             typer.echo("the process has ended")
         return
+    except AdminLinkError as error:
+        if error.status != MISDIRECTED:
+            raise
+        problem = "another process answers than the one that drains; --admin must be the address of one process"
+        raise AdminLinkError(f"{admin.admin}: {problem}") from None
     if wait and shown["phase"] == "serving":
         raise AdminLinkError("the drain was taken back: the process serves clients again")
     if json:

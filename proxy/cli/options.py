@@ -43,7 +43,7 @@ class AdminLinkError(Exception):
 
     Args:
         text: Names address or file, trouble and remedy.
-        status: Of HTTP, if that is how it was refused.
+        status: The HTTP status of a refusal in Sluice's form.
     """
 
     def __init__(self, text: str, status: int | None = None) -> None:
@@ -52,12 +52,16 @@ class AdminLinkError(Exception):
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of a command that ends by it; a proxy answers words that it does not take with 400."""
+        """The exit code of a command that ends by it; Sluice answers an invalid value with 400."""
         return ExitCode.USAGE if self.status == HTTPStatus.BAD_REQUEST else ExitCode.FAILED
 
 
+class DisconnectedError(AdminLinkError):
+    """The connection was refused or reset: no process listens at the admin address, or it has just ended."""
+
+
 class CommandLineError(AdminLinkError):
-    """The words of the command line cannot be meant; no proxy was asked."""
+    """The command line has an invalid value; no proxy was asked."""
 
     @property
     def exit_code(self) -> ExitCode:

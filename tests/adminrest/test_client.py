@@ -1,7 +1,9 @@
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -83,7 +85,46 @@ def test_a_broker_that_is_gone_is_named() -> None:
     (port,) = free_ports(0)
     with pytest.raises(AdminError, match=rf"GET http://127.0.0.1:{port}/: no answer \(Connection refused\)") as error:
         AdminClient(f"http://127.0.0.1:{port}").get("/")
+    assert error.value.trouble is RequestFailure.DISCONNECTED
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server that accepts connections and answers nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_stuck_server_is_not_taken_for_one_that_is_gone(silent: str) -> None:
+    with pytest.raises(AdminError, match="timed out") as error:
+        AdminClient(silent, timeout_s=0.1).get("/")
     assert error.value.trouble is RequestFailure.NO_ANSWER
+
+
+class Named(BaseHTTPRequestHandler):
+    """Answers with a name that differs from answer to answer, and notes the name that it is asked with."""
+
+    asked: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers["Answered-By"])
+        self.send_response(200)
+        if self.path == "/named":
+            self.send_header("Answered-By", f"process {len(self.asked)}")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_header_of_the_first_answer_goes_with_later_requests() -> None:
+    Named.asked.clear()
+    for url in _served(HTTPServer(("127.0.0.1", 0), Named)):
+        client = AdminClient(url, kept_header="Answered-By")
+        for path in ("/", "/named", "/named", "/"):
+            client.get(path)
+        AdminClient(url).get("/")
+    assert Named.asked == [None, None, "process 2", "process 2", None]
 
 
 def test_a_health_page_says_yes_or_no(url: str) -> None:

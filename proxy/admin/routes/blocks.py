@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from proxy.admin.handlers import JSON, Text, asked, caller_of, described, encoded_each, explaining, sent
 from proxy.admin.json_text import json_with
+from proxy.admin.refusals import refusal
 from proxy.block_rules import (
     MOST_NAME,
     MOST_REASON,
@@ -115,7 +116,7 @@ class BlockRest:
         body = json_with({}, blocks=shown[0], lifted=shown[1])
         return await sent(request, body, {"Content-Type": JSON})
 
-    @described({200: Blocked}, body=Body)
+    @described({200: Blocked}, body=Body, refuses=(409,))
     async def post(self, request: web.Request) -> web.Response:
         """Block; doing it again changes nothing but the reason."""
         try:
@@ -123,7 +124,7 @@ class BlockRest:
             key = read_key(body.kind, body.name, body.topic, body.namespace)
             outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
         except TooManyRulesError as error:
-            raise ValueError(str(error)) from None
+            return refusal(409, str(error))
         assert outcome.rule is not None, "it is in force"
         ended: EndedCounts = {"connections": outcome.ended.connections, "streams": outcome.ended.streams}
         answer: Blocked = {"block": self._one(outcome.rule), "ended": ended}

@@ -110,6 +110,6 @@ async def test_their_number_is_bounded(make_admin, monkeypatch: pytest.MonkeyPat
     admin: Admin = await make_admin()
     await admin.ask("POST", PATH, json=BY_NAME)
     status, answer = await admin.ask("POST", PATH, json={"kind": "role", "name": "r"})
-    assert (status, answer["reason"]) == (400, "1 rules are set, the most that can be; unblock some first")
+    assert (status, answer["reason"]) == (409, "1 rules are set, the most that can be; unblock some first")
     assert (await admin.ask("POST", PATH, json=BY_NAME))[0] == 200
     assert admin.engine.blocklist.rules.get(read_key("role", "r")) is None
