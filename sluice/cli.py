@@ -24,7 +24,9 @@ import proxy.cli.top
 from protocol.exit_codes import ExitCode
 from proxy.cli.options import Json, Quiet, option, print_json
 
-WITHOUT_JSON = {"serve": "its operator's log is JSON already (log.format)"}
+WITHOUT_JSON = {
+    "serve": "its output is the log, which is JSON by `log.format: json`, and by default unless it goes to a terminal"
+}
 """The commands that have no `--json`, and why."""
 _HALF, _SCREEN = 39, 79
 """Columns of one column of commands, and of the whole help."""

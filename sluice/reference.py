@@ -13,7 +13,7 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from protocol.exit_codes import ExitCode
-from sluice.cli import app
+from sluice.cli import WITHOUT_JSON, app
 
 _WIDTH = 100
 _OF_TYPES = {int: "INTEGER", float: "NUMBER", Path: "PATH"}
@@ -31,8 +31,10 @@ The exit codes are the same for all commands:
 
 `-q`, before or after a command, leaves errors and the result that was asked for: by `--json`, or by a command that only
 shows or writes one, as `explain` and `export`. `--json` prints the result as JSON; of commands that write files or run
-on, it is one object at the end. `serve` alone has no `--json`, as its log is JSON already; `-q` leaves that log, whose
-key is `log.level`. `sluice --install-completion` has the shell complete commands and options.
+on, it is one object at the end. `sluice serve` writes its log with `-q`, too: the key `log.level` chooses its lines.
+`sluice --install-completion` has the shell complete commands and options.
+
+{without_json}
 """
 
 
@@ -62,8 +64,16 @@ def parameters(command: TyperCommand) -> list[Parameter]:
 
 def reference() -> str:
     """The whole page."""
+    without_json = _prose(
+        "\n".join(f"`sluice {name}` has no `--json`: {reason}." for name, reason in WITHOUT_JSON.items())
+    )
     codes = "\n".join(f"| {code:d} | {code.meaning} |" for code in ExitCode)
-    return "\n".join([_HEAD.format(codes=codes), *(_section(name, command) for name, command in all_commands())])
+    return "\n".join(
+        [
+            _HEAD.format(codes=codes, without_json=without_json),
+            *(_section(name, command) for name, command in all_commands()),
+        ]
+    )
 
 
 def _section(name: str, command: TyperCommand) -> str:
