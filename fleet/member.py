@@ -238,7 +238,7 @@ class FleetMember:
     Attributes:
         limit_sets: The sets of limits that are written in members, where these differ, by the latest grants.
         version_sets: The versions of Sluice that members run, where these differ, by the latest grants.
-        coordinator_version: That of the coordinator that was followed last; empty: an earlier one, or none was.
+        coordinator_version: That of the coordinator that was followed last; empty: none was.
         roster, listed_at: The latest list of members, and when it came; 0 before the first.
         lease_until: Until when buckets may earn: the end of the lease, `FOREVER` while isolated, or an earlier time
             while shares are left to put. It becomes earlier when an isolated member reaches the coordinator again.

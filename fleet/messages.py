@@ -222,7 +222,7 @@ class VersionSet(NamedTuple):
     """A version of Sluice that some members run.
 
     Attributes:
-        version: The version; empty if it is unknown, as the members are of an earlier Sluice.
+        version: The version; empty: unknown.
         members: The number of members.
         names: The members' names, at most `MOST_SET_MEMBERS`.
     """
@@ -396,7 +396,7 @@ class Grants:
         limit_sets: The sets of limits that are written in members, where these differ, the most frequent first; at most
             `MOST_SETS`. Empty while all members have the same.
         brokers: Brokers that members have reported; at most `MOST_BROKERS`.
-        version: The version of Sluice that the coordinator runs; empty: an earlier one, which knows no versions.
+        version: The version of Sluice that the coordinator runs; empty: unknown.
         version_sets: The versions that members run, where these differ, the most frequent first; at most `MOST_SETS`.
             Empty while all members run the same.
         roster: The members, for people, at most `MOST_LISTED`; empty in most messages.

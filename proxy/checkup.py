@@ -204,9 +204,6 @@ def of_versions(member: FleetMember) -> Finding:
     if member.epoch == 0:
         text = "the versions of the fleet's members are not known: no coordinator is heard"
         return Finding("versions", "warning", text, "see `sluice fleet`")
-    if not member.coordinator_version:
-        text = f"the coordinator {member.coordinator} runs an earlier Sluice, which reports no versions of members"
-        return Finding("versions", "warning", text, remedy)
     if member.version_sets:
         sets = "; ".join(map(described_versions, member.version_sets))
         return Finding("versions", "warning", f"members run different versions of Sluice: {sets}", remedy)

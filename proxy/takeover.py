@@ -209,12 +209,15 @@ class Handover:
 class _Offer(msgspec.Struct, frozen=True):
     """The first message; the sockets of each name come with it, in this order.
 
-    Earlier versions do not say which ones the service manager keeps.
+    Attributes:
+        v: The version of the protocol.
+        names: The names, each with its number of sockets.
+        kept: The names of the sockets that the service manager keeps.
     """
 
     v: int
     names: list[tuple[str, int]]
-    kept: list[str] = []
+    kept: list[str]
 
 
 _ScopeFields = tuple[Direction, str, str, str, str]
@@ -555,7 +558,7 @@ class Successor:
             try:
                 offer = typed_json.decode(content, _Offer)
             except msgspec.DecodeError:
-                offer = _Offer(0, [])
+                offer = _Offer(0, [], [])
             if offer.v != _VERSION or sum(count for _, count in offer.names) != len(received):
                 for each in (*received, asking):
                     each.close()
@@ -602,7 +605,7 @@ class Successor:
         """Report that this process serves, and return when the process before has ended; kill it if it hangs."""
         with suppress(BrokenPipeError, ConnectionResetError):
             await self.link.send(SERVES)
-            patience_s = float("inf")  # earlier versions give no sign of life, nor does one that has left all limits
+            patience_s = float("inf")  # a process that has left all limits gives no sign of life
             while (message := await self._heard(patience_s)) != GONE:
                 patience_s = SILENT_S if message == BEAT and self._process is not None else float("inf")
         self.is_alone = True

@@ -44,7 +44,7 @@ def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
     else:
         yield "resource group: none"
     yield from map(escape, _in_force_lines(answer))
-    has_shares = bool(answer.get("shares"))
+    has_shares = bool(answer["shares"])
     for direction, title in _TITLES.items():
         yield _levels(direction, title, answer[direction], has_shares=has_shares)
     if is_exempt:
@@ -53,8 +53,8 @@ def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
 
 
 def _in_force_lines(answer: dict[str, Any]) -> list[str]:
-    shares = msgspec.convert(answer.get("shares"), SharesAnswer | None)
-    degraded = msgspec.convert(answer.get("degraded", []), list[DegradedAnswer])
+    shares = msgspec.convert(answer["shares"], SharesAnswer | None)
+    degraded = msgspec.convert(answer["degraded"], list[DegradedAnswer])
     return [*shares_lines(shares), *map(degraded_line, degraded)]
 
 
@@ -70,13 +70,13 @@ def _levels(direction: str, title: str, levels: list[dict[str, Any]], *, has_sha
         for number, value in enumerate(level["values"]):
             cells, holds = _value(value), value["state"] == "holds"
             if has_shares:
-                cells += _plain(in_force(level.get("in_force")) if holds else "")
+                cells += _plain(in_force(level["in_force"]) if holds else "")
             table.add_row(level["level"] if number == 0 else "", *cells, style="bold green" if holds else "dim")
     return table
 
 
 def _why_not_asked(direction: str, word: str) -> str:
-    level = LEVEL_OF_WORD.get(word)  # a proxy of another version may have others
+    level = LEVEL_OF_WORD.get(word)  # a proxy of a later version may have others
     if level is None:
         return ""
     is_limited = any(direction in record.abouts for record in level.settings)
@@ -87,7 +87,7 @@ def _value(value: dict[str, Any]) -> tuple[Text, ...]:
     mark = _MARKS[value["state"]]
     where = f"{value['setting']} {value['name']}".rstrip()
     author = value["author"] if value["author"] != ANONYMOUS else ""
-    plan = f"plan {value['plan']}" if value.get("plan") else ""  # a proxy of another version may have none
+    plan = f"plan {value['plan']}" if value["plan"] else ""
     origin = ", ".join(part for part in (value["origin"], plan, author) if part)
     return _plain(where, section_text(value["limit"]), origin, f"{mark} {value['by']}".rstrip())
 
@@ -141,9 +141,9 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
         what = " ".join(part for part in (change["kind"], change["setting"], change["name"], origin) if part)
         rows = [("by", author)]
         if change["origin"]:
-            rows += [("from", _words_held(change)), ("to", _words_after(change))]
+            rows += [("from", _words_held(change)), ("to", change["words"])]
         else:
-            rows.append(("did", _words_after(change)))
+            rows.append(("did", change["words"]))
         table = Table.grid(
             Column(width=6), Column(overflow="fold", ratio=1), padding=(0, 1, 0, 0), pad_edge=True, expand=True
         )
@@ -153,15 +153,10 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
         yield table
 
 
-def _words_after(change: dict[str, Any]) -> str:
-    """Return the new value; an earlier Sluice has no words for it."""
-    return str(change["words"]) if "words" in change else _body(change["after"])
-
-
 def _words_held(change: dict[str, Any]) -> str:
-    held = change.get("held")
-    if held is None:  # of an earlier Sluice
-        return _body(change["before"])
+    held = change["held"]
+    if held is None:
+        return "not recorded"
     kinds = {value["kind"] for value in held}
     parts = []
     for value in held:
@@ -173,17 +168,3 @@ def _words_held(change: dict[str, Any]) -> str:
 
 
 _NOTHING_HELD = {PolicyKind.BLOCK: "not blocked", PolicyKind.ATTACHMENT: "in no group"}
-
-
-def _body(body: dict[str, Any] | str | None) -> str:
-    """Return a body as people write it: of Sluice's own form, the section alone."""
-    if not isinstance(body, dict):
-        return body or "-"
-    section: dict[str, Any] = body["body"] if "form" in body else body
-    return ", ".join(f"{key} {_word(value)}" for key, value in section.items()) or "nothing limited"
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict):
-        return f"({', '.join(f'{key} {_word(inner)}' for key, inner in value.items())})"
-    return msgspec.json.encode(value).decode().strip('"')

@@ -120,7 +120,6 @@ def grants(version: str, *sets: VersionSet) -> Grants:
     ("heard", "severity", "said"),
     [
         (None, "warning", "the versions of the fleet's members are not known: no coordinator is heard"),
-        (grants(""), "warning", "the coordinator one runs an earlier Sluice, which reports no versions of members"),
         (grants("0.2.0"), "ok", "all 3 members run Sluice 0.2.0"),
         (
             grants("0.2.0", VersionSet("0.2.0", 7, ("a", "b")), VersionSet("", 1, ("c",))),

@@ -61,7 +61,7 @@ async def test_process_that_hangs_while_it_drains_is_killed(before: Before, monk
     assert before.successor.is_alone
 
 
-@pytest.mark.parametrize("last", [b"", ENDS], ids=["of an earlier version", "that has left all limits"])
+@pytest.mark.parametrize("last", [b"", ENDS], ids=["without a sign of life", "that has left all limits"])
 async def test_silent_process_is_awaited(before: Before, monkeypatch: pytest.MonkeyPatch, last: bytes) -> None:
     monkeypatch.setattr(takeover, "SILENT_S", 0.0)
     signalled = list[int]()

@@ -384,7 +384,7 @@ def asked(proxy: InPlace) -> Iterator[tuple[TetheredProcess, socket.socket]]:
 def test_process_stopped_before_it_serves_leaves_the_ports(tmp_path: Path, broker: str) -> None:
     """The test is the process before, and has it wait for `go`."""
     with in_place(tmp_path, broker, is_awaited=True) as proxy, asked(proxy) as (stopped, asking):
-        asking.sendall(b'{"v":1,"names":[]}')
+        asking.sendall(b'{"v":1,"names":[],"kept":[]}')
         assert asking.recv(1) == READY
         os.kill(stopped.pid, signal.SIGTERM)
         wait_for(lambda: "stopped before it served" in proxy.lines(), told=proxy.lines)
@@ -399,7 +399,7 @@ def test_killed_process_leaves_its_ports_to_the_new_one(tmp_path: Path, broker: 
     with in_place(tmp_path, broker, is_awaited=True) as proxy:
         host, _, port = proxy.address.partition(":")
         with socket.create_server((host, int(port))) as offered, asked(proxy) as (_, asking):
-            offer = json.dumps({"v": 1, "names": [[f"listen pulsar://{proxy.address}", 1]]}).encode()
+            offer = json.dumps({"v": 1, "names": [[f"listen pulsar://{proxy.address}", 1]], "kept": []}).encode()
             socket.send_fds(asking, [offer], [offered.fileno()])
             assert asking.recv(1) == READY
             offered.close()
@@ -421,7 +421,7 @@ def test_balances_go_on_when_a_process_ends_before_go(tmp_path: Path, broker: st
         kept = "balances of limits are kept for the next run"
         assert kept in proxy.processes[0].log_path.read_text()
         with asked(proxy) as (new, asking):
-            asking.sendall(b'{"v":1,"names":[]}')
+            asking.sendall(b'{"v":1,"names":[],"kept":[]}')
             assert asking.recv(1) == READY
             before = LimitState(proxy.door.folder, "front", "before", (), time.monotonic_ns)
             before.serve()
@@ -435,7 +435,7 @@ def test_balances_go_on_when_a_process_ends_before_go(tmp_path: Path, broker: st
 
 def test_process_that_is_given_up_ends(tmp_path: Path, broker: str) -> None:
     with in_place(tmp_path, broker, is_awaited=True) as proxy, asked(proxy) as (given_up, asking):
-        asking.sendall(b'{"v":1,"names":[]}')
+        asking.sendall(b'{"v":1,"names":[],"kept":[]}')
         assert asking.recv(1) == READY
         asking.sendall(ABORT)
         asking.close()
@@ -481,7 +481,7 @@ async def test_address_that_is_dropped_is_shut(tmp_path: Path, broker: str) -> N
 def test_new_process_tells_the_one_before_of_policies(tmp_path: Path, broker: str) -> None:
     """The test is the process before."""
     with in_place(tmp_path, broker, is_awaited=True) as proxy, asked(proxy) as (_, asking):
-        asking.sendall(b'{"v":1,"names":[]}')
+        asking.sendall(b'{"v":1,"names":[],"kept":[]}')
         assert asking.recv(1) == READY
         asking.sendall(GO)
         with asking.makefile("rb") as lines:

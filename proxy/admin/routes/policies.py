@@ -321,8 +321,8 @@ class AuditedChange(TypedDict):
     configuration or the group of an attachment, null for none. `words` has the new value in one line, in the words of
     `held`.
 
-    `held` has the values in force before, whatever their source: none if there was no limit, null if the change is of
-    an earlier Sluice. An action (`drain`, `kick`, or a later Sluice's) has no setting, and its effect in `after`.
+    `held` has the values in force before, whatever their source: none if there was no limit, null if they were not
+    recorded. An action (`drain`, `kick`, or one of a later version) has no setting, and its effect in `after`.
     """
 
     at: str

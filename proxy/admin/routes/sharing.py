@@ -84,7 +84,7 @@ class ShownLimitSet(TypedDict):
 
 
 class ShownVersionSet(TypedDict):
-    """A version of Sluice that `members` members run; empty: unknown, of an earlier Sluice. `names` has up to five."""
+    """A version of Sluice that `members` members run; empty: unknown. `names` has up to five."""
 
     version: str
     members: int
@@ -94,7 +94,7 @@ class ShownVersionSet(TypedDict):
 class ShownMember(TypedDict):
     """A member as the coordinator knows it; `has_twin`: another one has the same name.
 
-    `version` is that of Sluice; empty: unknown, of an earlier one.
+    `version` is that of Sluice; empty: unknown.
     """
 
     name: str
@@ -142,7 +142,7 @@ class ShownFleet(TypedDict):
     `problem`: why the fleet is not reached; empty if it is.
     `limit_sets`: the sets of limits that are written in members, where these differ, the most frequent first.
     `version_sets`: the versions of Sluice that members run, where these differ, the most frequent first.
-    `coordinator_version`: empty as well where the coordinator is of an earlier Sluice, which reports no versions.
+    `coordinator_version`: the version of Sluice that the coordinator runs; empty before its first answer.
     """
 
     fleet: str

@@ -136,11 +136,11 @@ def test_no_table_and_no_list_passes_on_what_a_terminal_obeys(capsys: pytest.Cap
     odd = "\x9b2J\u202eops"
     change = {"at": "2026-01-01T00:00:00+00:00", "who": odd, "address": odd, "kind": "publish", "setting": "topic"}
     change |= {"name": odd, "origin": "tenant"}
-    for part in audit_lines([{**change, "before": None, "after": None}]):
+    for part in audit_lines([{**change, "held": None, "words": odd}]):
         Console(width=200).print(part)
     _tell(Looked(1, 1, 0, [f"the broker has {odd}"]), everywhere=True)
     shown = capsys.readouterr().out
-    assert shown.count("\\x9b2J\\u202eops") == 4
+    assert shown.count("\\x9b2J\\u202eops") == 5
     assert not {"\x9b", "\u202e"} & set(shown)
 
 
