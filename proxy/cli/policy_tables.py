@@ -141,7 +141,7 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
         what = " ".join(part for part in (change["kind"], change["setting"], change["name"], origin) if part)
         rows = [("by", author)]
         if change["origin"]:
-            rows += [("from", _words_held(change)), ("to", change["words"])]
+            rows += [("from", _words_held(change)), ("to", change["words"] or "not recorded")]
         else:
             rows.append(("did", change["words"]))
         table = Table.grid(

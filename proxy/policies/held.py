@@ -1,6 +1,6 @@
 """Values that were in force before a change, whatever their source, for the audit log: as JSON, and in words.
 
-The new value is in the same words.
+The new value is in the same words, with the mode that the file gives it at the time of the change.
 
 A body of run time hides the file's value, a plan's, or that of a wider setting. The body before says nothing of these.
 """
@@ -15,7 +15,7 @@ from limiter.policies import PolicyTarget, Value
 from limiter.token_bucket import Limit
 from proxy import typed_json
 from proxy.block_rules import Rule
-from proxy.policies.bodies import BodyError, Section, group_limits, limit_of, section_of, section_text
+from proxy.policies.bodies import Section, section_of, section_text
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind
 from proxy.policies.layers import dynamic_target, dynamic_value
 from proxy.policies.state import PolicyState, layered_targets, targets_from
@@ -51,23 +51,24 @@ class ValueBefore(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{value} ({source})"
 
 
-def words_after(key: PolicyKey, kept: str | None) -> str:
+def words_after(state: PolicyState, key: PolicyKey, kept: str | None) -> str:
     """Return the value that a change sets, in the words of the values before it.
 
     Args:
+        state: The policies before the change.
         key: The key of the policy.
         kept: The new body, as the store keeps it; None: it is taken back.
+
+    Raises:
+        BodyError: If the body cannot be read.
     """
     if kept is None:
         return "taken back"
     layer = Layer.DYNAMIC if key.kind is PolicyKind.DYNAMIC else key.setting_and_layer[1]
-    try:
-        return f"{_value_words(key, kept)} ({layer.origin})"
-    except (BodyError, ValueError, KeyError):  # of a later Sluice
-        return kept
+    return f"{_value_words(state, key, kept)} ({layer.origin})"
 
 
-def _value_words(key: PolicyKey, kept: str) -> str:
+def _value_words(state: PolicyState, key: PolicyKey, kept: str) -> str:
     if key.kind is PolicyKind.BLOCK:
         order = typed_json.decode(kept, _Blocked)
         return "not blocked, whatever the file says" if order.lifts else _blocked(order.reason)
@@ -75,15 +76,18 @@ def _value_words(key: PolicyKey, kept: str) -> str:
         return _in_group(kept) if kept else "in no group"
     if key.kind is PolicyKind.DYNAMIC:
         target = dynamic_target(key.name)
-        value = dynamic_value(target, {key.name: kept}, None)
+        file = state.layers.written(Layer.FILE, target)
+        own_file = Value(Limit(mode=file.limit.mode), file.origin) if file else None
+        value = dynamic_value(target, {key.name: kept}, own_file)
         return section_text(section_of(target[0], value.limit if value else Limit()))
+    texts = {
+        target[0]: section_text(section_of(target[0], value.limit))
+        for _, target, value in state.meaning(key, kept).values
+        if value is not None
+    }
     if key.kind is PolicyKind.GROUP:
-        limits = group_limits(key.name, kept, {})
-        return "; ".join(f"{about}: {section_text(section_of(about, limit))}" for about, limit in limits.items()) or (
-            "no limit"
-        )
-    about = layered_targets(key)[0][1][0]
-    return section_text(section_of(about, limit_of(key, kept)))
+        return "; ".join(f"{about}: {text}" for about, text in texts.items()) or "no limit"
+    return next(iter(texts.values()))
 
 
 class _Blocked(msgspec.Struct, frozen=True):

@@ -24,7 +24,7 @@ from limiter.policies import Policies
 from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.degraded import Degraded
 from proxy.policies.bodies import BodyError
-from proxy.policies.held import ValueBefore, held_by, written
+from proxy.policies.held import ValueBefore, held_by, words_after, written
 from proxy.policies.keys import BLOCKS, OPERATOR, Layer, PolicyKey, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, Layers
 from proxy.policies.state import BeyondError, FormsAfter, Meaning, PolicyState, check_within
@@ -645,7 +645,13 @@ class PolicyService(PolicyState):
     def _differences(self, bodies: Mapping[PolicyKey, str | None]) -> list[StoredChange]:
         before = {key: self.store.read(key) for key in bodies}
         return [
-            StoredChange(key, before[key], kept, written(self._held(key, kept or before[key] or "")))
+            StoredChange(
+                key,
+                before[key],
+                kept,
+                written(self._held(key, kept or before[key] or "")),
+                words_after(self, key, kept),
+            )
             for key, kept in bodies.items()
             if before[key] != kept
         ]

@@ -55,7 +55,7 @@ CREATE TABLE policies (
 CREATE TABLE audit (
     id INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL,
     kind TEXT NOT NULL, setting TEXT NOT NULL, name TEXT NOT NULL, before TEXT, after TEXT,
-    owner TEXT NOT NULL, number INTEGER NOT NULL, held TEXT
+    owner TEXT NOT NULL, number INTEGER NOT NULL, held TEXT, words TEXT
 );
 CREATE INDEX audit_by_owner ON audit (owner, number);
 {_AHEAD}
@@ -93,12 +93,14 @@ class StoredChange:
         before: The body that was kept before.
         after: The body that is kept now.
         held: What was in force before, whatever its source, as `proxy.policies.held` writes it; None: not known.
+        words: The new value in words, as `proxy.policies.held` writes it; None: not known.
     """
 
     key: PolicyKey
     before: str | None
     after: str | None
     held: str | None = field(default=None, compare=False)
+    words: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +311,7 @@ class Store:
             StoreError: If it cannot be written.
         """
         with self._transaction():
-            line = (at_ns, who, address, str(action.kind), "", action.name, None, action.effect, None)
+            line = (at_ns, who, address, str(action.kind), "", action.name, None, action.effect, None, None)
             self._note(line, action.owner)
             self._forget_oldest([action.owner])
 
@@ -344,7 +346,7 @@ class Store:
         """
         with self._using("read"):
             rows = self._reading.execute(
-                "SELECT at_ns, who, address, kind, setting, name, before, after, held FROM audit "
+                "SELECT at_ns, who, address, kind, setting, name, before, after, held, words FROM audit "
                 "ORDER BY id DESC LIMIT ?",
                 (most,),
             ).fetchall()
@@ -440,8 +442,10 @@ class Store:
         self._base.execute("BEGIN IMMEDIATE")  # another process may have the file, without our lock
         _migrate(self._path, self._base)
         self._base.execute(_AHEAD)  # a store of an earlier Sluice has no such table, and no such column
-        if "held" not in {column for _, column, *_ in self._base.execute("PRAGMA table_info(audit)")}:
-            self._base.execute("ALTER TABLE audit ADD COLUMN held TEXT")
+        columns = {column for _, column, *_ in self._base.execute("PRAGMA table_info(audit)")}
+        for added in ("held", "words"):
+            if added not in columns:
+                self._base.execute(f"ALTER TABLE audit ADD COLUMN {added} TEXT")
         self._base.execute("COMMIT")
         self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the remains of a process that was killed
 
@@ -473,13 +477,14 @@ class Store:
                     "ON CONFLICT (kind, setting, name) DO UPDATE SET body = excluded.body, who = excluded.who",
                     (*parts, change.after, who),
                 )
-            self._note((at_ns, who, address, *parts, change.before, change.after, change.held), author)
+            self._note((at_ns, who, address, *parts, change.before, change.after, change.held, change.words), author)
         self._forget_oldest(authors)
 
     def _note(self, line: tuple[object, ...], owner: str) -> None:
         self._base.execute(
-            "INSERT INTO audit (at_ns, who, address, kind, setting, name, before, after, held, owner, number) "  # noqa: S608 - no value is in it
-            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1 + coalesce({_LAST_OF_OWNER}, 0))",
+            "INSERT INTO audit "  # noqa: S608 - no value is in it
+            "(at_ns, who, address, kind, setting, name, before, after, held, words, owner, number) "
+            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1 + coalesce({_LAST_OF_OWNER}, 0))",
             (*line, owner, owner),
         )
 

@@ -37,7 +37,7 @@ from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told, cut
 from proxy.mistakes import BOUNDED, ConfigSection, ReadSoFar
 from proxy.policies.bodies import BodyError, requested_body
-from proxy.policies.held import ValueBefore, read, words_after
+from proxy.policies.held import ValueBefore, read
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
 from proxy.policies.policy_set import (
@@ -319,7 +319,7 @@ class AuditedChange(TypedDict):
 
     `before` and `after` are the bodies that were set at run time: an object, a text for a key of the dynamic
     configuration or the group of an attachment, null for none. `words` has the new value in one line, in the words of
-    `held`.
+    `held`, with the mode that the file gave it then; empty if it was not recorded.
 
     `held` has the values in force before, whatever their source: none if there was no limit, null if they were not
     recorded. An action (`drain`, `kick`, or one of a later version) has no setting, and its effect in `after`.
@@ -391,7 +391,7 @@ def _shown(audited: Audited) -> AuditedChange:
     shown["setting"], layer = change.key.setting_and_layer
     shown["origin"] = layer.origin
     shown["before"], shown["after"] = _as_value(change.before), _as_value(change.after)
-    shown["words"] = words_after(change.key, change.after)
+    shown["words"] = change.words or ""
     shown["held"] = None if change.held is None else [_value_held(held) for held in read(change.held)]
     return shown
 

@@ -2,12 +2,15 @@
 
 import pytest
 
-from proxy.policies.bodies import DispatchRate, kept_as_own, kept_as_own_group, kept_as_pulsar_s
+from proxy.config.limits import Limits
+from proxy.policies.bodies import DispatchRate, PublishRate, kept_as_own, kept_as_own_group, kept_as_pulsar_s
 from proxy.policies.held import words_after
 from proxy.policies.keys import ActionKind, PolicyKey, PolicyKind
+from proxy.policies.layers import file_policies
 from proxy.policies.store import Action
 from tests.proxy.admin_client import Admin
 
+TOPIC = "persistent://a/b/c"
 _PATH = "/admin/v2/namespaces/acme/shop/publishRate"
 
 
@@ -73,11 +76,46 @@ async def test_block_of_the_file_was_in_force_before_it_is_lifted(make_admin) ->
             "not blocked, whatever the file says (rest)",
         ),
         ("publish", "topic", "persistent://a/b/c", None, "taken back"),
-        ("publish", "topic", "persistent://a/b/c", '{"form":"later"}', '{"form":"later"}'),
     ],
 )
-def test_new_value_is_in_words(kind: str, setting: str, name: str, kept: str | None, words: str) -> None:
-    assert words_after(PolicyKey(PolicyKind(kind), setting, name), kept) == words
+async def test_new_value_is_in_words(
+    make_admin, kind: str, setting: str, name: str, kept: str | None, words: str
+) -> None:
+    admin: Admin = await make_admin()
+    assert words_after(admin.service, PolicyKey(PolicyKind(kind), setting, name), kept) == words
+
+
+OBSERVED = {"publish": {"messages": 9, "mode": "observe"}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "name", "kept", "words"),
+    [
+        ("publish", "topic", TOPIC, kept_as_pulsar_s(PublishRate(5, -1)), "messages 5, mode observe (rest)"),
+        ("publish", "topic", TOPIC, kept_as_pulsar_s(PublishRate(-1, -1)), "no limit (rest)"),
+        ("publish", "topic", TOPIC, kept_as_own({"messages": 5}), "messages 5 (rest)"),
+        ("publish", "tenants_topic", TOPIC, kept_as_pulsar_s(PublishRate(5, -1)), "messages 5 (tenant)"),
+        ("group", "", "gold", '{"publishRateInMsgs":5}', "publish: messages 5, mode observe; dispatch: no limit (rest)"),
+        ("dynamic", "", "maxPublishRatePerTopicInMessages", "50", "messages 50, mode observe (dynamic)"),
+    ],
+)
+async def test_new_value_has_the_mode_of_the_file(
+    make_admin, kind: str, setting: str, name: str, kept: str, words: str
+) -> None:
+    limits = {"topics": {TOPIC: OBSERVED}, "resource_groups": {"gold": OBSERVED}, "each_topic": OBSERVED}
+    admin: Admin = await make_admin(limits=limits)
+    assert words_after(admin.service, PolicyKey(PolicyKind(kind), setting, name), kept) == words
+
+
+async def test_words_of_a_change_stay_when_the_file_s_mode_changes(make_admin) -> None:
+    admin: Admin = await make_admin(limits={"namespaces": {"acme/shop": OBSERVED}})
+    await admin.ask("POST", _PATH, json={"publishThrottlingRateInMsg": 5})
+    enforced = Limits.model_validate({"namespaces": {"acme/shop": {"publish": {"messages": 9}}}})
+    await admin.service.take_file(file_policies(enforced, None), lambda _: None, lambda _seen, _at_ns: None)
+    await admin.ask("POST", _PATH, json={"publishThrottlingRateInMsg": 6})
+    newest, oldest = (await admin.ask("GET", "/sluice/audit"))[1]["changes"]
+    assert oldest["words"] == "messages 5, mode observe (rest)"
+    assert ([held["words"] for held in newest["held"]], newest["words"]) == (["messages 5 (rest)"], "messages 6 (rest)")
 
 
 async def test_new_value_has_the_words_that_it_has_when_it_is_the_old_one(make_admin) -> None:

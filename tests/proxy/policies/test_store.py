@@ -46,17 +46,19 @@ def opened(path: Path | None, audit_rows: int = 100) -> Iterator[Store]:
         store.close()
 
 
-def test_store_without_held_values_gets_a_column_for_them(tmp_path: Path) -> None:
+def test_store_without_values_in_words_gets_columns_for_them(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     with contextlib.closing(Store(path)) as store:
         store.write([StoredChange(_TOPIC, None, "1")], 7, "ci", "10.0.0.1")
     with contextlib.closing(sqlite3.connect(path)) as base:
-        base.execute("ALTER TABLE audit DROP COLUMN held")
+        for column in ("held", "words"):
+            base.execute(f"ALTER TABLE audit DROP COLUMN {column}")
     with contextlib.closing(Store(path)) as store:
-        store.write([StoredChange(_TOPIC, "1", None, "[]")], 8, "ci", "10.0.0.1")
+        store.write([StoredChange(_TOPIC, "1", None, "[]", "taken back")], 8, "ci", "10.0.0.1")
         store.note(Action(ActionKind.KICK, "tenant acme", "ended 3 connections", "acme"), 9, "ann", "")
         kick, *changes = store.audited(9)
-    assert [each.change.held for each in changes if isinstance(each.change, StoredChange)] == ["[]", None]
+    texts = [(each.change.held, each.change.words) for each in changes if isinstance(each.change, StoredChange)]
+    assert texts == [("[]", "taken back"), (None, None)]
     assert kick.change == Action(ActionKind.KICK, "tenant acme", "ended 3 connections")
 
 

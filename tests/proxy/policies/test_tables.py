@@ -29,7 +29,7 @@ _HELD = {"kind": "publish", "setting": "topic_of_namespace", "name": "acme/*", "
     ("change", "lines"),
     [
         (_audited(held=[]), ["from no limit", "to messages 5 (rest)"]),
-        (_audited(held=None), ["from not recorded", "to messages 5 (rest)"]),
+        (_audited(held=None, words=""), ["from not recorded to not recorded"]),
         (_audited(held=[_HELD]), ["from messages 9 (file, plan gold), as topic_of_namespace acme/*"]),
         (
             _audited(held=[{**_HELD, "name": "shop"}], name="shop", after=None, words="taken back"),
