@@ -59,8 +59,7 @@ OF_FILES = [
 ]
 """Commands that read a file or a folder."""
 WRONG_WORDS = [
-    *("", "serv", "compliance", "compliance runs", "kick", "kick --address 1.2.3", "kick --tenant= --role r"),
-    *("kick --connection x", "block user u", "block address 1.2.3", "block role r --topic a/b/c", "unblock user u"),
+    *("", "serv", "compliance", "compliance runs", "block role", "unblock role", "block", "unblock"),
     *(
         "top --sort foo",
         "top --rows 0",
@@ -81,6 +80,12 @@ WRONG_WORDS = [
     *("compliance run --out {folder}/out", "compliance run --out {folder}/out --source tape", "serve --processes x"),
     *("compliance run --out {folder}/out --access-log {folder} --spark x", "check --processes x"),
 ]
+
+VALUES_OF_PROXIES = [
+    *("kick", "kick --address 1.2.3", "kick --tenant= --role r", "kick --connection x", "unblock user u"),
+    *("block user u", "block address 1.2.3", "block role r --topic a/b/c", "explain ftp://a/b/c"),
+]
+"""Values that the proxy examines."""
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +126,7 @@ def test_wrong_command_line(line: str, files: dict[str, Path]) -> None:
     assert ended(line, files).exit_code == ExitCode.USAGE
 
 
-# ---- refusals and findings
+# ---- answers of a proxy
 
 TOKENS = """
 ops: {access: write, token: write-0123456789}
@@ -160,6 +165,12 @@ def tokens(tmp_path: Path) -> dict[str, Any]:
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     return {"admin_access": {"tokens": path}}
+
+
+@pytest.mark.parametrize("line", VALUES_OF_PROXIES)
+async def test_value_that_the_proxy_does_not_take(line: str, files: dict[str, Path], serving) -> None:
+    result = await asked(await serving(), line, files)
+    assert (result.exit_code, bool(result.stderr)) == (ExitCode.USAGE, True), result.output
 
 
 OF_PROXIES = [line for line in UNANSWERED if line.split()[0] not in {"load", "import"} and "broker" not in line]

@@ -95,7 +95,13 @@ OBSERVED = {"publish": {"messages": 9, "mode": "observe"}}
         ("publish", "topic", TOPIC, kept_as_pulsar_s(PublishRate(-1, -1)), "no limit (rest)"),
         ("publish", "topic", TOPIC, kept_as_own({"messages": 5}), "messages 5 (rest)"),
         ("publish", "tenants_topic", TOPIC, kept_as_pulsar_s(PublishRate(5, -1)), "messages 5 (tenant)"),
-        ("group", "", "gold", '{"publishRateInMsgs":5}', "publish: messages 5, mode observe; dispatch: no limit (rest)"),
+        (
+            "group",
+            "",
+            "gold",
+            '{"publishRateInMsgs":5}',
+            "publish: messages 5, mode observe; dispatch: no limit (rest)",
+        ),
         ("dynamic", "", "maxPublishRatePerTopicInMessages", "50", "messages 50, mode observe (dynamic)"),
     ],
 )
