@@ -11,55 +11,52 @@ import asyncio
 import socket
 import ssl
 from asyncio.sslproto import SSLProtocol
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from proxy.slices import CallsInSlices
-
-
-class Shared(Protocol):
-    """The objects that all connections share.
-
-    Attributes:
-        patience_s: Seconds for a handshake.
-        handshakes: Makes the steps of all handshakes.
-        buffer: The memory that all are read into.
-    """
-
-    patience_s: float
-    handshakes: CallsInSlices
-    buffer: memoryview
+from proxy.slices import CallsInSlices, Slices, Work
 
 
-async def secured(
-    protocol: asyncio.BaseProtocol, accepted: socket.socket, context: ssl.SSLContext, shared: Shared
-) -> None:
-    """Give an accepted socket to the loop, and return after its TLS handshake.
+class Handshakes:
+    """Makes the TLS handshakes of all connections.
 
     Args:
-        protocol: Takes the decrypted bytes.
-        accepted: The socket.
-        context: Certificates, versions and ciphers.
-        shared: Of all connections.
-
-    Raises:
-        OSError: If the handshake fails, or takes too long (`ConnectionAbortedError`).
+        patience_s: Seconds for a handshake.
+        slices: Bounds the steps of all handshakes in one turn of the loop.
+        buffer: The memory that all connections are read into.
     """
-    loop = asyncio.get_running_loop()
-    done = loop.create_future()
-    tls: Any = SSLProtocol(
-        loop,
-        protocol,
-        context,
-        done,
-        server_side=True,
-        ssl_handshake_timeout=shared.patience_s,  # type: ignore[arg-type] # any number
-    )
-    transport, _ = await loop.connect_accepted_socket(lambda: SlicedHandshake(tls, done, shared), accepted)
-    try:
-        await done
-    except BaseException:
-        transport.abort()
-        raise
+
+    def __init__(self, patience_s: float, slices: Slices, buffer: memoryview) -> None:
+        self.buffer = buffer
+        self.steps = CallsInSlices(slices, Work.HANDSHAKES)
+        self._patience_s = patience_s
+
+    async def secure(self, protocol: asyncio.BaseProtocol, accepted: socket.socket, context: ssl.SSLContext) -> None:
+        """Give an accepted socket to the loop, and return after its TLS handshake.
+
+        Args:
+            protocol: Takes the decrypted bytes.
+            accepted: The socket.
+            context: Certificates, versions and ciphers.
+
+        Raises:
+            OSError: If the handshake fails, or takes too long (`ConnectionAbortedError`).
+        """
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
+        tls: Any = SSLProtocol(
+            loop,
+            protocol,
+            context,
+            done,
+            server_side=True,
+            ssl_handshake_timeout=self._patience_s,  # type: ignore[arg-type] # any number
+        )
+        transport, _ = await loop.connect_accepted_socket(lambda: SlicedHandshake(tls, done, self), accepted)
+        try:
+            await done
+        except BaseException:
+            transport.abort()
+            raise
 
 
 class SlicedHandshake(asyncio.BufferedProtocol):
@@ -68,13 +65,13 @@ class SlicedHandshake(asyncio.BufferedProtocol):
     Args:
         tls: Takes the bytes.
         done: Done at the end of the handshake.
-        shared: Of all connections.
+        handshakes: Has the memory and the turns of all handshakes.
     """
 
-    def __init__(self, tls: Any, done: "asyncio.Future[None]", shared: Shared) -> None:
+    def __init__(self, tls: Any, done: "asyncio.Future[None]", handshakes: Handshakes) -> None:
         self._tls = tls
         self._done = done
-        self._shared = shared
+        self._handshakes = handshakes
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -84,17 +81,17 @@ class SlicedHandshake(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Return the memory to read into."""
-        return self._shared.buffer
+        return self._handshakes.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass bytes on, or keep those of a handshake until its turn; meanwhile no more are read."""
-        data = bytes(self._shared.buffer[:nbytes])
+        data = bytes(self._handshakes.buffer[:nbytes])
         if self._done.done():
             self._take(data)
             return
         assert self._transport is not None, "connection_made was first"
         self._transport.pause_reading()
-        self._shared.handshakes.add(lambda: self._step(data))
+        self._handshakes.steps.add(lambda: self._step(data))
 
     def _step(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -21,13 +21,13 @@ from limiter.admission import Buckets, KeyedBuckets
 from limiter.names import counted_as
 from limiter.token_bucket import NANOS_PER_SECOND, Rate
 from protocol.endpoint import Endpoint
-from proxy.admin.handshakes import secured
+from proxy.admin.handshakes import Handshakes
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
 from proxy.config.sections import AdminAccess
 from proxy.observe.operator_log import admin_logger
 from proxy.runtime import Tasks
 from proxy.session.keep_alive import set_options
-from proxy.slices import CallsInSlices, Slices, Work
+from proxy.slices import Slices, Work
 
 LONGEST_READ = 16 * 1024
 """Most bytes of a read: 256 connections that have 256 KiB each would make a turn of their copies alone."""
@@ -54,9 +54,9 @@ class Connections:
     def __init__(self, most: int, patience_s: float, refused: RefusalLog, slices: Slices) -> None:
         self.patience_s = patience_s
         self.slices = slices
-        self.handshakes = CallsInSlices(slices, Work.HANDSHAKES)
         self.buffer = memoryview(bytearray(LONGEST_READ))
         """All connections are read into this."""
+        self.handshakes = Handshakes(patience_s, slices, self.buffer)
         self._most = most
         self._refused = refused
         self._working: set[AdminConnection] = set()
@@ -149,7 +149,7 @@ class AdminConnection(asyncio.BufferedProtocol):
             if context is None:
                 await loop.connect_accepted_socket(lambda: self, self._socket)
             else:
-                await secured(self, self._socket, context, self._all)
+                await self._all.handshakes.secure(self, self._socket, context)
         except ssl.SSLError as error:
             self._end(RefusalCause.TLS, str(error))
         except ConnectionAbortedError:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from proxy.admin import listener
 from proxy.admin.listener import LONGEST_READ, AdminConnection, Connections
 from proxy.admin.refusals import RefusalLog
 from proxy.counters import Counters
@@ -99,9 +98,9 @@ class Room:
         assert self.accepted.socket is sock
         self.accepted.transport.connect(factory())
 
-    async def secured(self, protocol: Any, sock: Any, _context: Any, shared: Connections) -> None:
+    async def secure(self, protocol: Any, sock: Any, _context: Any) -> None:
         client = self.accepted
-        assert (client.socket, shared) == (sock, self.all)
+        assert client.socket == sock
         client.outcome = self.loop.create_future()
         await client.outcome
         client.transport.connect(protocol)
@@ -117,7 +116,7 @@ def make_room(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def make(most: int = 3) -> Room:
         rooms.append(Room(most))
-        monkeypatch.setattr(listener, "secured", rooms[-1].secured)
+        monkeypatch.setattr(rooms[-1].all.handshakes, "secure", rooms[-1].secure)
         return rooms[-1]
 
     yield make
