@@ -380,8 +380,8 @@ There are at most 1,000 files.
 
 Flags override environment variables, variables override the file, and the file overrides the defaults. The variable of
 a key is `SLUICE_` and the key in capitals, with two underscores for each dot: `SLUICE_LISTEN`,
-`SLUICE_ACCESS_LOG__DIR`, `SLUICE_ADMIN_ACCESS__TOKENS`. A list has commas: `SLUICE_ALLOWED_BROKERS=a:6650,b:6650`. A
-section by names is YAML, and replaces the whole key:
+`SLUICE_ACCESS_LOG__DIR`, `SLUICE_ADMIN_ACCESS__TOKENS`. A list has commas: `SLUICE_ALLOWED_BROKERS=a:6650,b:6650`. One
+comma alone is the empty list. A section by names is YAML, and replaces the whole key:
 `SLUICE_LIMITS__NAMESPACES='{acme/shop: {publish: {messages: 500/s}}}'`. A variable of a key must not be empty: unset
 it for the default. A variable that begins with `SLUICE_` and names no key is an error, except those of other commands
 (`SLUICE_CONFIG`, `SLUICE_TOKEN_FILE`, `SLUICE_CA`, `SLUICE_CERT`, `SLUICE_KEY`, `SLUICE_PLAIN_HTTP`) and those that

@@ -12,7 +12,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from proxy.config.model import ClientMemory, Config, Publish
+from proxy.config.model import ClientMemory, Config, Publish, load_config
 from proxy.config.sections import Drain
 from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec, pods
 from tests.docs.headings import SITE
@@ -312,6 +312,17 @@ def test_notes_warn_of_a_memory_limit_near_the_bounds(
 def test_policy_of_brokers_has_the_admin_of_a_broker(broker: str, url: str, empty: Path) -> None:
     given = (f"broker={broker}", f"config.admin_forward.url={url}", "networkPolicy.brokers[0].podSelector.x=y")
     assert chart.render(empty, *_IMAGE, *(word for each in given for word in ("--set", each)))
+
+
+def test_lists_of_brokers_are_variables(empty: Path) -> None:
+    given = "broker={pulsar://a:6650,pulsar://b:6650},config.allowed_brokers={a*:6650,c:6650}"
+    given += ",config.allowed_broker_networks={10.0.0.0/8,2001:db8::/32}"
+    objects = parsed(chart.render(empty, *_IMAGE, "--set", given))
+    variables = pod_spec(manifest(objects, ["Deployment"], "sluice"))["containers"][0]["env"]
+    config = load_config(None, {}, {each["name"]: each.get("value", "x") for each in variables})
+    assert [each.address for each in config.broker] == ["a:6650", "b:6650"]
+    assert [each.address for each in config.allowed_brokers] == ["a*:6650", "c:6650"]
+    assert [str(each) for each in config.allowed_broker_networks] == ["10.0.0.0/8", "2001:db8::/32"]
 
 
 def test_admin_service_keeps_a_client_at_one_pod(empty: Path) -> None:

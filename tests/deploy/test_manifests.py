@@ -11,6 +11,7 @@ import yaml
 
 from compliance.commands import app as compliance_app
 from proxy.config.model import load_config
+from proxy.reload import BROKERS
 from sluice.cli import app
 from tests.deploy.manifests import NAMES, ROOT, Manifest, containers, manifest, objects_of, pod_spec, pods
 from tools import chart
@@ -134,10 +135,29 @@ def test_rendered_configuration_has_the_limits_of_the_values(name: str, tmp_path
     rendered, written = tmp_path / "sluice.yaml", tmp_path / "limits.yaml"
     rendered.write_text(manifest(objects_of(name), ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
     written.write_text(yaml.safe_dump({"limits": values_of(name)["limits"]}))
-    config = load_config(rendered, {})
+    config = load_config(rendered, {}, environment_of(name))
     assert config.limits == load_config(written, {}).limits
     has_several = values_of(name).get("replicas", 1) > 1 or "autoscaling" in values_of(name)
     assert (config.fleet is not None) == has_several
+
+
+def environment_of(name: str) -> dict[str, str]:
+    """The proxy's environment, of the variables whose values are written."""
+    proxy = pod_spec(manifest(objects_of(name), ["Deployment", "StatefulSet"], "sluice"))["containers"][0]
+    return {each["name"]: each["value"] for each in proxy["env"] if "value" in each}
+
+
+@all_files
+def test_brokers_are_those_of_the_pod_and_not_of_its_file(name: str, tmp_path: Path) -> None:
+    """The file reaches the pods that run, all at once; a wrong broker must stop a rolling update at its first pod."""
+    written = yaml.safe_load(manifest(objects_of(name), ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
+    assert not BROKERS & written.keys()
+    file = tmp_path / "sluice.yaml"
+    file.write_text(yaml.safe_dump(written | {"broker": "pulsar://typo:6650", "allowed_brokers": ["typo:6650"]}))
+    config = load_config(file, {}, environment_of(name))
+    given = values_of(name)["broker"]
+    assert [str(each) for each in config.broker] == ([given] if isinstance(given, str) else given)
+    assert (config.allowed_brokers, config.allowed_broker_networks) == ((), ())
 
 
 @all_pods

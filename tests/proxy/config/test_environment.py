@@ -133,6 +133,12 @@ def test_several_addresses_have_commas() -> None:
     assert [each.address for each in config.listen] == ["[::]:1", "b:1"]
 
 
+def test_comma_alone_is_the_empty_list(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.yaml"
+    path.write_text("allowed_brokers: [a:6650]\n")
+    assert load_config(path, {}, {"SLUICE_ALLOWED_BROKERS": ","}).allowed_brokers == ()
+
+
 def test_an_admin_address_for_all_is_blamed_on_its_variable() -> None:
     (problem,) = problems(None, SLUICE_ADMIN="0.0.0.0:8080")
     assert problem.startswith("SLUICE_ADMIN: admin: '0.0.0.0:8080': any host")

@@ -161,10 +161,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end }}
 
-{{/* sluice.yaml: what the chart decides, under `config`. */}}
+{{/* sluice.yaml: what the chart decides, under `config`. Its brokers are variables of the pods: sluice.brokers. */}}
 {{- define "sluice.config" -}}
 {{- $admin := ternary "127.0.0.1:8080" "0.0.0.0:8080" (empty .Values.admin.tokensSecret) -}}
-{{- $own := dict "listen" "0.0.0.0:6650" "broker" .Values.broker "admin" $admin "metrics" "0.0.0.0:9100" "limits" .Values.limits -}}
+{{- $own := dict "listen" "0.0.0.0:6650" "admin" $admin "metrics" "0.0.0.0:9100" "limits" .Values.limits -}}
 {{- with .Values.tls.secret -}}
 {{- $folder := printf "/run/secrets/%s" . -}}
 {{- $_ := set $own "listen" "pulsar+ssl://0.0.0.0:6651" -}}
@@ -191,7 +191,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- if and .Values.fleet (include "sluice.isSeveral" .) -}}
 {{- $_ := set $own "fleet" (dict "name" (include "sluice.name" .)) -}}
 {{- end -}}
-{{- toYaml (mustMergeOverwrite $own (deepCopy .Values.config)) -}}
+{{- toYaml (omit (mustMergeOverwrite $own (deepCopy .Values.config)) "allowed_brokers" "allowed_broker_networks") -}}
+{{- end }}
+
+{{/* The brokers, as variables. The ConfigMap reaches pods that run, and variables do not: an update to a wrong broker stops
+     at its first pod. A comma alone is the empty list. */}}
+{{- define "sluice.brokers" -}}
+- {name: SLUICE_BROKER, value: {{ ternary (list .Values.broker) .Values.broker (kindIs "string" .Values.broker) | join "," | quote }}}
+{{- range list "allowed_brokers" "allowed_broker_networks" }}
+- {name: {{ printf "SLUICE_%s" (upper .) | quote }}, value: {{ get $.Values.config . | default list | join "," | default "," | quote }}}
+{{- end }}
 {{- end }}
 
 {{/* All Secrets that are mounted, each once, as JSON. */}}
