@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from loadgen.real.process import free_port
+from tests.deploy.manifests import manifest, objects_of
 from tests.loadgen.standin.conftest import running_broker
 from tests.real.sluice_process import start_sluice
 from tests.real.traffic import quiet_client
@@ -21,17 +22,27 @@ pytestmark = pytest.mark.prometheus
 _PATIENCE_S = 60
 _TOPIC = "persistent://public/default/scraped"
 _SENT = 25
+_OF_THE_OPERATOR = {"namespace": "pulsar", "pod": "sluice-0", "container": "sluice", "endpoint": "metrics"}
+"""Labels that the Prometheus Operator gives a target of a PodMonitor."""
 
 
 @pytest.fixture
 def prometheus(tmp_path):
-    """Starts Prometheus on a target; gives its address."""
+    """Starts Prometheus on a target, as the chart's PodMonitor has it scraped; gives its address."""
     running = []
+    monitor = manifest(objects_of("everything"), ["PodMonitor"], "sluice")
+    honors = monitor["spec"]["podMetricsEndpoints"][0].get("honorLabels", False)
 
     def start(target: str) -> str:
         config = {
             "global": {"scrape_interval": "1s"},
-            "scrape_configs": [{"job_name": "sluice", "static_configs": [{"targets": [target]}]}],
+            "scrape_configs": [
+                {
+                    "job_name": "sluice",
+                    "honor_labels": honors,
+                    "static_configs": [{"targets": [target], "labels": _OF_THE_OPERATOR}],
+                }
+            ],
         }
         (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
         address = f"127.0.0.1:{free_port()}"
@@ -74,7 +85,7 @@ def test_prometheus_sees_what_a_client_sent(prometheus, tmp_path):
             url = prometheus(sluice.admin_url.removeprefix("http://"))
             labels = 'tenant="public",namespace="default",direction="publish"'
             assert value(url, f"sluice_messages_passed_total{{{labels}}}", _SENT) == _SENT
-            assert value(url, "up", 1) == 1
+            assert value(url, 'up{namespace="pulsar"}', 1) == 1
             page = urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=_PATIENCE_S).read()
         finally:
             sluice.stop()
