@@ -1,6 +1,7 @@
 """The chart, rendered by the real Helm."""
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -312,6 +313,19 @@ def test_notes_warn_of_a_memory_limit_near_the_bounds(
 def test_policy_of_brokers_has_the_admin_of_a_broker(broker: str, url: str, empty: Path) -> None:
     given = (f"broker={broker}", f"config.admin_forward.url={url}", "networkPolicy.brokers[0].podSelector.x=y")
     assert chart.render(empty, *_IMAGE, *(word for each in given for word in ("--set", each)))
+
+
+def test_volume_of_a_secret_has_a_name_that_kubernetes_takes(empty: Path) -> None:
+    """Source: the API's validation of a volume's name, a DNS label; no schema has it."""
+    long, dotted = "of-ca-" + "a" * 200, "front.example.com-tls"
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", f"tls.secret={dotted},secrets={{{long}}}"))
+    spec = pod_spec(manifest(objects, ["Deployment"], "sluice"))
+    assert [
+        each["name"] for each in spec["volumes"] if not re.fullmatch("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", each["name"])
+    ] == []
+    paths = {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
+    mounted = {each["secret"]["secretName"]: paths[each["name"]] for each in spec["volumes"] if "secret" in each}
+    assert mounted == {name: f"/run/secrets/{name}" for name in (long, dotted)}
 
 
 def test_lists_of_brokers_are_variables(empty: Path) -> None:
