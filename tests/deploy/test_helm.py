@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from proxy.config.model import ClientMemory, Config, Publish, load_config
-from proxy.config.sections import Drain
+from proxy.config.sections import Drain, Fleet
 from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec, pods
 from tests.docs.headings import SITE
 from tools import chart
@@ -249,6 +249,11 @@ def test_notes_say_what_commands_in_a_pod_need(settings: list[str], needs: str, 
     assert needs in text
 
 
+def test_notes_name_the_fleet(notes: Callable[..., str]) -> None:
+    assert "as the fleet pulsar-sluice, by topics in public/sluice" in notes("replicas=2")
+    assert "as the fleet front, by topics in public/sluice" in notes("replicas=2", "config.fleet.name=front")
+
+
 def test_notes_name_the_way_to_one_of_several_pods(notes: Callable[..., str]) -> None:
     assert "port-forward" not in notes()
     text = notes("replicas=3", "admin.tokensSecret=x")
@@ -313,6 +318,23 @@ def test_notes_warn_of_a_memory_limit_near_the_bounds(
 def test_policy_of_brokers_has_the_admin_of_a_broker(broker: str, url: str, empty: Path) -> None:
     given = (f"broker={broker}", f"config.admin_forward.url={url}", "networkPolicy.brokers[0].podSelector.x=y")
     assert chart.render(empty, *_IMAGE, *(word for each in given for word in ("--set", each)))
+
+
+def fleet_of(values: Path, *settings: str, namespace: str = "pulsar") -> dict[str, Any]:
+    given = (word for each in ("replicas=2", *settings) for word in ("--set", each))
+    objects = parsed(chart.render(values, *_THREE_VALUES, *given, "--namespace", namespace))
+    config = yaml.safe_load(manifest(objects, ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
+    Fleet.model_validate(config["fleet"])
+    found: dict[str, Any] = config["fleet"]
+    return found
+
+
+def test_releases_of_two_namespaces_are_two_fleets(empty: Path) -> None:
+    assert fleet_of(empty, namespace="team-a") == {"name": "team-a-sluice"}
+    assert fleet_of(empty, namespace="team-b") == {"name": "team-b-sluice"}
+    assert fleet_of(empty, "config.fleet.name=front", namespace="team-b") == {"name": "front"}
+    longest = "n" * 63
+    assert fleet_of(empty, namespace=longest) == {"name": f"{longest}-sluice"}
 
 
 def test_volume_of_a_secret_has_a_name_that_kubernetes_takes(empty: Path) -> None:

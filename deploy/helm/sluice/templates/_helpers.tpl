@@ -189,7 +189,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $_ := set $own "drain" (dict "state" "/var/lib/sluice/balances") -}}
 {{- end -}}
 {{- if and .Values.fleet (include "sluice.isSeveral" .) -}}
-{{- $_ := set $own "fleet" (dict "name" (include "sluice.name" .)) -}}
+{{- /* Of namespace and release, as installations of one name at the same brokers would be one fleet. */ -}}
+{{- $_ := set $own "fleet" (dict "name" (printf "%s-%s" .Release.Namespace (include "sluice.name" .) | trunc 100 | trimSuffix "-")) -}}
 {{- end -}}
 {{- toYaml (omit (mustMergeOverwrite $own (deepCopy .Values.config)) "allowed_brokers" "allowed_broker_networks") -}}
 {{- end }}
