@@ -72,7 +72,11 @@ def values_schema() -> str:
     config = _plain(made)
     for key in OF_THE_CHART:
         del config["properties"][key]
-    for name in ("ListenerTls", "AdminTls"):  # the chart has certificate and key from a Secret
+    for name in (
+        "ListenerTls",
+        "AdminTls",
+        "Fleet",
+    ):  # the chart has certificate and key from a Secret, and names the fleet
         del definitions[name]["required"]
     for name in ("dir", "retain_size"):
         del definitions["AccessLogSettings"]["properties"][name]

@@ -13,6 +13,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
+from protocol.endpoint import BROKERS, EndpointError
 from proxy.config.model import ClientMemory, Config, Publish, load_config
 from proxy.config.sections import Drain, Fleet
 from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec, pods
@@ -102,6 +103,9 @@ def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> 
         ([], "at '/broker': '' does not match pattern"),
         (["image.repository="], "image.repository: no registry has an image of Sluice; build one, push it, and name"),
         (["broker=broker:6650"], "at '/broker': 'broker:6650' does not match pattern"),
+        (["broker=pulsar://broker"], "at '/broker': 'pulsar://broker' does not match pattern"),
+        (["broker=pulsar://a:6650\\,b:6650"], "at '/broker': 'pulsar://a:6650,b:6650' does not match pattern"),
+        (["broker={pulsar://a:6650,pulsar://b}"], "at '/broker/1': 'pulsar://b' does not match pattern"),
         (["limit.x=1"], "additional properties 'limit' not allowed"),
         (["limits.tenants.acme.publish.messages=fast"], "'/limits/tenants/acme/publish/messages': 'fast' does not"),
         (["limits.tenants.acme.publsh.messages=1"], "'/limits/tenants/acme': additional properties 'publsh' not"),
@@ -312,7 +316,6 @@ def test_notes_warn_of_a_memory_limit_near_the_bounds(
         ("pulsar+ssl://a.example:6651", "https://A.example:8443"),
         ("{pulsar://a:6650,pulsar://b:6650}", "http://b:8080/"),
         ("pulsar://[2001:db8::1]:6650", "http://[2001:db8::1]:8080"),
-        ("pulsar://a:6650\\,b:6650", "http://b"),
     ],
 )
 def test_policy_of_brokers_has_the_admin_of_a_broker(broker: str, url: str, empty: Path) -> None:
@@ -327,6 +330,12 @@ def fleet_of(values: Path, *settings: str, namespace: str = "pulsar") -> dict[st
     Fleet.model_validate(config["fleet"])
     found: dict[str, Any] = config["fleet"]
     return found
+
+
+def test_fleet_is_named_where_another_key_of_it_is_given(empty: Path) -> None:
+    assert fleet_of(empty, "config.fleet.namespace=ops/sluice") == {"name": "pulsar-sluice", "namespace": "ops/sluice"}
+    alone = fleet_of(empty, "replicas=1", "config.fleet.namespace=ops/sluice")
+    assert alone == {"name": "pulsar-sluice", "namespace": "ops/sluice"}
 
 
 def test_releases_of_two_namespaces_are_two_fleets(empty: Path) -> None:
@@ -406,6 +415,25 @@ def test_pod_of_the_job_keeps_a_live_report_where_the_chart_asks(empty: Path) ->
     objects = parsed(chart.render(empty, *_THREE_VALUES, *(word for each in wanted for word in ("--set", each))))
     (container,) = pod_spec(manifest(objects, ["Deployment"], "sluice-compliance"))["containers"]
     assert container["args"][-4:] == ["--report", "/var/lib/sluice/live", "--hours", "12"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "pulsar://broker:6650", "pulsar+ssl://broker.example:6651/", "pulsar://[2001:db8::1]:6650", "pulsar://10.0.0.1:6650",
+        "pulsar://broker", "pulsar://a:6650,b:6650", "pulsar://2001:db8::1:6650", "pulsar://user@broker:6650", "http://b:8080",
+        "pulsar://broker:6650/x", "pulsar://:6650", "pulsar://broker:", "pulsar://[2001:db8::1]",
+    ],
+)  # fmt: skip
+def test_schema_takes_the_brokers_that_sluice_takes(text: str) -> None:
+    schema = json.loads(chart.SCHEMA.read_text())["properties"]["broker"]
+    assert schema["pattern"] == schema["items"]["pattern"]
+    try:
+        BROKERS.parse(text)
+    except EndpointError:
+        assert not re.search(schema["pattern"], text)
+    else:
+        assert re.search(schema["pattern"], text)
 
 
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:

@@ -114,9 +114,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- define "sluice.brokerHosts" -}}
 {{- $hosts := list -}}
 {{- range ternary (list .Values.broker) .Values.broker (kindIs "string" .Values.broker) -}}
-{{- range regexReplaceAll "^[a-z+]+://" . "" | splitList "," -}}
-{{- $hosts = append $hosts (regexReplaceAll "(:[0-9]+)?/?$" . "" | lower) -}}
-{{- end -}}
+{{- $hosts = append $hosts (regexReplaceAll ":[0-9]+/?$" (regexReplaceAll "^[a-z+]+://" . "") "" | lower) -}}
 {{- end -}}
 {{- toJson $hosts -}}
 {{- end }}
@@ -188,7 +186,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $_ := set $own "policies" (dict "store" "/var/lib/sluice/policies.db") -}}
 {{- $_ := set $own "drain" (dict "state" "/var/lib/sluice/balances") -}}
 {{- end -}}
-{{- if and .Values.fleet (include "sluice.isSeveral" .) -}}
+{{- if or .Values.config.fleet (and .Values.fleet (include "sluice.isSeveral" .)) -}}
 {{- /* Of namespace and release, as installations of one name at the same brokers would be one fleet. */ -}}
 {{- $_ := set $own "fleet" (dict "name" (printf "%s-%s" .Release.Namespace (include "sluice.name" .) | trunc 100 | trimSuffix "-")) -}}
 {{- end -}}
