@@ -171,6 +171,25 @@ def test_each_panel_has_unit_description_and_a_runbook():
             assert links[f"{file.stem}: {panel['title']}"].startswith("runbooks.html#")
 
 
+def test_panels_of_the_moment_have_no_pods_of_before():
+    """A range has the last value of a pod that a rolling update has replaced, for as long as the dashboard shows."""
+    panels = [
+        each for file in (ROOT / "deploy/grafana").glob("*.json") for each in json.loads(file.read_text())["panels"]
+    ]
+    stats = [target for panel in panels if panel["type"] == "stat" for target in panel["targets"]]
+    assert stats
+    assert all(target["instant"] is True and target["range"] is False for target in stats)
+
+
+def test_fullest_limits_have_a_line_each_however_many_members():
+    dashboard = json.loads((ROOT / "deploy/grafana/sluice-fleet.json").read_text())
+    (target,) = [
+        target for panel in dashboard["panels"] if panel["title"] == "Fullest limits" for target in panel["targets"]
+    ]
+    labels = re.findall(r"{{(\w+)}}", target["legendFormat"])
+    assert f"max by ({', '.join(labels)})" in target["expr"]
+
+
 def test_each_panel_leads_to_a_heading_about_its_metrics():
     links = links_to_the_site()
     strays = {}

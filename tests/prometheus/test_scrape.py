@@ -28,12 +28,13 @@ _OF_THE_OPERATOR = {"namespace": "pulsar", "pod": "sluice-0", "container": "slui
 
 @pytest.fixture
 def prometheus(tmp_path):
-    """Starts Prometheus on a target, as the chart's PodMonitor has it scraped; gives its address."""
+    """Starts Prometheus on a target and on itself, as the chart's PodMonitor has it scraped; gives its address."""
     running = []
     monitor = manifest(objects_of("everything"), ["PodMonitor"], "sluice")
     honors = monitor["spec"]["podMetricsEndpoints"][0].get("honorLabels", False)
 
     def start(target: str) -> str:
+        address = f"127.0.0.1:{free_port()}"
         config = {
             "global": {"scrape_interval": "1s"},
             "scrape_configs": [
@@ -41,11 +42,11 @@ def prometheus(tmp_path):
                     "job_name": "sluice",
                     "honor_labels": honors,
                     "static_configs": [{"targets": [target], "labels": _OF_THE_OPERATOR}],
-                }
+                },
+                {"job_name": "prometheus", "static_configs": [{"targets": [address]}]},
             ],
         }
         (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-        address = f"127.0.0.1:{free_port()}"
         command = ["prometheus", f"--config.file={tmp_path / 'prometheus.yml'}", f"--web.listen-address={address}"]
         command += [f"--storage.tsdb.path={tmp_path / 'data'}"]
         running.append(subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL))
