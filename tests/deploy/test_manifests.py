@@ -118,7 +118,7 @@ def test_each_pod_is_under_a_network_policy(name: str, spec: Manifest) -> None:
         assert reaches_others == ("executors" in values_of(name)["compliance"])
 
 
-def test_pods_that_reach_some_alone_reach_the_collector() -> None:
+def test_pods_that_reach_some_alone_reach_collector_and_dns() -> None:
     (policy,) = [
         each["spec"]
         for each in objects_of("everything")
@@ -126,6 +126,8 @@ def test_pods_that_reach_some_alone_reach_the_collector() -> None:
     ]
     values = values_of("everything")
     assert values["config"]["otlp"]["url"]
+    dns = {(each["port"], each["protocol"]) for rule in policy["egress"] if "to" not in rule for each in rule["ports"]}
+    assert dns == {(port, protocol) for port in (53, 5353) for protocol in ("UDP", "TCP")}, "5353: pods of OpenShift's"
     ((_, to),) = [[rule.get("ports"), rule["to"]] for rule in policy["egress"] if "to" in rule]
     assert to == values["networkPolicy"]["brokers"] + values["networkPolicy"]["others"]
 
