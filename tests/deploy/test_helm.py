@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import yaml
 from protocol.endpoint import BROKERS, EndpointError
 from proxy.config.model import ClientMemory, Config, Publish, load_config
 from proxy.config.sections import Drain, Fleet
-from tests.deploy.manifests import NAMES, ROOT, manifest, parsed, pod_spec, pods
+from tests.deploy.manifests import NAMES, ROOT, containers, manifest, parsed, pod_spec, pods
 from tests.docs.headings import SITE
 from tools import chart
 
@@ -434,6 +435,40 @@ def test_schema_takes_the_brokers_that_sluice_takes(text: str) -> None:
         assert not re.search(schema["pattern"], text)
     else:
         assert re.search(schema["pattern"], text)
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        (["compliance.follow=true", "compliance.executors=2"], "--conf"),
+        (["compliance.follow=true"], "--spark"),
+        ([], "--spark"),
+        (["compliance.once=true"], "--spark"),
+    ],
+)
+def test_job_and_report_have_the_settings_of_spark(settings: list[str], option: str, empty: Path) -> None:
+    given = [
+        *_JOB,
+        *settings,
+        "compliance.spark.spark\\.executor\\.memory=2g",
+        "compliance.spark.spark\\.cores\\.max=20000000",
+    ]
+    objects = parsed(chart.render(empty, *_THREE_VALUES, *(word for each in given for word in ("--set", each))))
+    steps = [each for _, _, spec in pods(objects) for each in containers(spec) if "args" in each]
+    of_spark = {each["name"]: each["args"] for each in steps if each["name"] in {"compliance", "report"}}
+    assert of_spark.keys() == {"compliance", "report"}
+    for name, args in of_spark.items():
+        own = "--spark" if name == "report" else option
+        pairs = list(pairwise(args))
+        assert (own, "spark.executor.memory=2g") in pairs
+        assert (own, "spark.cores.max=20000000") in pairs
+
+
+def test_job_has_no_more_tasks_than_its_memory_takes(empty: Path) -> None:
+    """Without a limit of CPU, Java sees the cores of the node, and Spark has a Python process for each."""
+    objects = parsed(chart.render(empty, *_THREE_VALUES, *(word for each in _JOB for word in ("--set", each))))
+    (job,) = pod_spec(manifest(objects, ["CronJob"], "sluice-compliance"))["containers"]
+    assert job["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
 
 
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:

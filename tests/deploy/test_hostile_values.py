@@ -47,6 +47,7 @@ _IN_LISTS_AND_MAPPINGS = (
     ("prometheusRule", "labels", "x"),
     ("dashboards", "labels", "x"),
     ("config", "fleet", "name"),
+    ("compliance", "spark", "spark.x"),
     ("limits", "topics", _PLAIN),
 )
 """Places that values.yaml has no text at."""

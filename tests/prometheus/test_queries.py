@@ -1,4 +1,4 @@
-"""Every query of dashboards and of docs/questions.md has an answer from a Prometheus that scrapes a loaded Sluice, and of it alone."""
+"""Dashboards, rules and docs/questions.md have answers from a Prometheus that scrapes a loaded Sluice, and of it alone."""
 
 import contextlib
 import json
