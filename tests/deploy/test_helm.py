@@ -117,7 +117,15 @@ def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> 
         (["service.type=Loadbalancer"], "at '/service/type': value must be one of"),
         (["store.size=5GB"], "at '/store/size': '5GB' does not match pattern"),
         (["compliance.schedule=daily"], "at '/compliance/schedule': 'daily' does not match pattern"),
-        (["replicas=3", "accessLog.size=512Mi"], "accessLog.size: 512Mi is too little for 3 replicas: each keeps 256"),
+        (
+            ["replicas=3", "accessLog.persistent=true", "accessLog.size=512Mi"],
+            "accessLog.size: 512Mi is too little for 3 replicas: each keeps 4 closed files of config.access_log."
+            "rotate_size (64MiB) at least; write 1Gi",
+        ),
+        (
+            ["config.access_log.rotate_size=1GiB"],
+            "for a pod: each keeps 4 closed files of config.access_log.rotate_size (1GiB) at least; write 5Gi",
+        ),
         (["compliance.enabled=true"], "compliance.enabled: the job reads the access log of all replicas; set"),
         (["admin.tokensSecret=x", "preStop.enabled=true"], "name its file in admin.commands.tokenFile"),
         (
@@ -481,6 +489,26 @@ def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
     assert checksum() == checksum("--set", "limits.tenants.other.publish.messages=5")
     assert checksum() == checksum("--set", "config.metrics_limits={tenant acme}")
     assert checksum() != checksum("--set", "config.keep_alive=20s")
+
+
+@pytest.mark.parametrize(
+    ("settings", "sizes"),
+    [
+        (["accessLog.size=4Gi"], ["3276MiB"] * 3),
+        (["accessLog.size=4Gi", "accessLog.persistent=true"], ["3276MiB", "1092MiB", "819MiB"]),
+        (["accessLog.size=4Gi", "accessLog.persistent=true", "autoscaling.enabled=true"], ["546MiB"] * 3),
+        (["accessLog.size=5Gi", "config.access_log.rotate_size=1GiB"], ["4096MiB"] * 3),
+    ],
+)
+def test_replicas_divide_a_shared_log_alone(settings: list[str], sizes: list[str], empty: Path) -> None:
+    """Each pod has an emptyDir for itself: another number of replicas restarts none of them."""
+    found = []
+    for replicas in (1, 3, 4):
+        given = (word for each in (*settings, f"replicas={replicas}") for word in ("--set", each))
+        objects = parsed(chart.render(empty, *_THREE_VALUES, *given))
+        config = yaml.safe_load(manifest(objects, ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
+        found.append(config["access_log"]["retain_size"])
+    assert found == sizes
 
 
 def test_option_of_the_configuration_wins_over_the_chart(empty: Path) -> None:

@@ -119,12 +119,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- toJson $hosts -}}
 {{- end }}
 
-{{/* What each replica's closed files may have: four fifths of its part, as the open file and the queue come on top. */}}
+{{/* MiB that each replica's closed files may have: four fifths of its part of a claim that all share, or of its own emptyDir,
+     as the open file and the queue come on top. */}}
 {{- define "sluice.retainSize" -}}
-{{- $most := ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled | int -}}
-{{- $each := div (mul 4 (include "sluice.mebibytes" .Values.accessLog.size | int64)) (mul 5 $most) -}}
-{{- if lt $each 256 -}}
-{{- fail (printf "accessLog.size: %s is too little for %d replicas: each keeps 256 MiB of closed files at least; write %dGi" .Values.accessLog.size $most (add1 (div (mul $most 320) 1024))) -}}
+{{- $sharers := 1 -}}
+{{- if .Values.accessLog.persistent -}}
+{{- $sharers = ternary .Values.autoscaling.maxReplicas .Values.replicas .Values.autoscaling.enabled | int -}}
+{{- end -}}
+{{- $each := div (mul 4 (include "sluice.mebibytes" .Values.accessLog.size | int64)) (mul 5 $sharers) -}}
+{{- $rotate := dig "access_log" "rotate_size" "64MiB" .Values.config -}}
+{{- $least := mulf 4.0 (include "sluice.mebibytesOf" $rotate | float64) | ceil | int64 -}}
+{{- if lt $each $least -}}
+{{- $gibibytes := divf (mulf 1.25 $sharers $least) 1024.0 | ceil | int64 -}}
+{{- fail (printf "accessLog.size: %s is too little for %s: each keeps 4 closed files of config.access_log.rotate_size (%v) at least; write %dGi" .Values.accessLog.size (eq $sharers 1 | ternary "a pod" (printf "%d replicas" $sharers)) $rotate $gibibytes) -}}
 {{- end -}}
 {{ $each }}MiB
 {{- end }}
