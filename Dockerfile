@@ -36,10 +36,12 @@ FROM ${PYTHON}
 ARG PYTHON
 LABEL org.opencontainers.image.title="Sluice" org.opencontainers.image.licenses="Apache-2.0" \
     org.opencontainers.image.base.name="${PYTHON}"
-# Of the group 0, in which a container's user is who has no entry in passwd.
+# Group 0 may write: a user without an entry in passwd is in it.
 RUN install -d -o 10001 -g 0 -m 775 /var/log/sluice /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
-# The list of packages has Debian's, too, and jars: those of this stage.
+# The base has pip, setuptools and wheel for its own Python.
+RUN rm -rf /usr/local/lib/python3*/site-packages/* /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* /usr/local/bin/wheel*
+# The list of packages has Python itself and Debian's, too, and jars: those of this stage.
 COPY tools/sbom.py /opt/sbom.py
 RUN python /opt/sbom.py /opt/sluice/sbom.cdx.json / && rm /opt/sbom.py
 ENV PATH=/opt/sluice/bin:$PATH

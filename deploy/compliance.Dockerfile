@@ -1,5 +1,6 @@
 # The image of the compliance job and the report, and of Spark's executors: Spark, Java and the wheel; no compiler, no
-# pip, no root; any user may run it. Reproducible as the proxy's image is.
+# pip, no root; any user may run it. Packages of Python are pinned by their hashes; Java and Debian's other packages are
+# those of the day of the build.
 ARG PYTHON=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON} AS build
@@ -39,7 +40,9 @@ RUN apt-get update && \
     rm -rf /var/lib/apt/lists/* /var/log/apt /var/log/dpkg.log
 RUN install -d -o 10001 -g 0 -m 775 /var/lib/sluice
 COPY --from=build /opt/sluice /opt/sluice
-# The list of packages has Debian's, too, and jars: those of this stage.
+# The base has pip, setuptools and wheel for its own Python.
+RUN rm -rf /usr/local/lib/python3*/site-packages/* /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* /usr/local/bin/wheel*
+# The list of packages has Python itself and Debian's, too, and jars: those of this stage.
 COPY tools/sbom.py /opt/sbom.py
 RUN python /opt/sbom.py /opt/sluice/sbom.cdx.json / && rm /opt/sbom.py
 COPY deploy/compliance_job.py /opt/sluice/compliance_job.py

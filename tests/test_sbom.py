@@ -1,6 +1,8 @@
 """The list of an image's parts, from a folder with the image's files."""
 
 import json
+import re
+import subprocess
 import zipfile
 from pathlib import Path
 
@@ -33,8 +35,10 @@ LIBC = "pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64&distro=debian-12"
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     jars = tmp_path / "opt/sluice/lib/pyspark/jars"
-    for folder in (tmp_path / "etc", tmp_path / "var/lib/dpkg", jars):
+    headers = tmp_path / "usr/local/include/python3.11"
+    for folder in (tmp_path / "etc", tmp_path / "var/lib/dpkg", jars, headers):
         folder.mkdir(parents=True)
+    (headers / "patchlevel.h").write_text('#define PY_MICRO_VERSION\t16\n#define PY_VERSION      \t"3.11.16"\n')
     (tmp_path / "etc/os-release").write_text('PRETTY_NAME="Debian 12"\nID=debian\nVERSION_ID="12"\n')
     (tmp_path / "var/lib/dpkg/status").write_text(STATUS)
     with zipfile.ZipFile(jars / "jackson-core-2.15.2.jar", "w") as jar:
@@ -48,10 +52,12 @@ def image(tmp_path: Path) -> Path:
 
 def test_debians_packages_and_jars_are_added(image: Path) -> None:
     file = image / "sbom.cdx.json"
-    assert add(file, image) == 4
+    assert add(file, image) == 5
     parts = {part["name"]: part for part in json.loads(file.read_text())["components"]}
-    assert set(parts) == {"msgspec", "libc6", "tzdata", "jackson-core", "spark-core_2.13"}
+    assert set(parts) == {"msgspec", "python", "libc6", "tzdata", "jackson-core", "spark-core_2.13"}
     assert (parts["libc6"]["version"], parts["libc6"]["purl"]) == ("2.36-9+deb12u9", LIBC)
+    assert (parts["python"]["version"], parts["python"]["purl"]) == ("3.11.16", "pkg:generic/python@3.11.16")
+    assert parts["python"]["cpe"].startswith("cpe:2.3:a:python:python:3.11.16:")
     assert parts["tzdata"]["purl"].startswith("pkg:deb/debian/tzdata@1%3A2024a-0?arch=all")
     assert parts["jackson-core"]["purl"] == "pkg:maven/com.fasterxml.jackson.core/jackson-core@2.15.2"
     assert (parts["spark-core_2.13"]["version"], "purl" in parts["spark-core_2.13"]) == ("4.0.0", False)
@@ -73,6 +79,24 @@ def test_both_images_run_it_on_their_last_stage() -> None:
         assert "COPY tools/sbom.py /opt/" in last
         installs, runs = last.rfind("apt-get install"), last.find("python /opt/sbom.py /opt/sluice/sbom.cdx.json /")
         assert installs < runs, "it lists what the stage has installed"
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "deploy/compliance.Dockerfile"])
+def test_last_stage_takes_the_bases_pip_away(file: str, tmp_path: Path) -> None:
+    """Source: docker-library/python, whose images have pip, setuptools and wheel in /usr/local."""
+    own, packages = tmp_path / "usr/local/bin", tmp_path / "usr/local/lib/python3.11/site-packages"
+    ensurepip, other = packages.parent / "ensurepip", packages.parent / "json"
+    for folder in (own, packages / "pip", packages / "setuptools-79.0.1.dist-info", ensurepip, other):
+        folder.mkdir(parents=True)
+    for name in ("pip", "pip3.11", "wheel", "python3.11"):
+        (own / name).touch()
+    last = (Path(__file__).parents[1] / file).read_text().rpartition("\nFROM ")[2]
+    for line in re.findall(r"^RUN (rm .*)$", last, re.MULTILINE):
+        subprocess.run(["/bin/sh", "-c", line.replace(" /usr", f" {tmp_path}/usr")], check=True)
+    left = {str(each.relative_to(tmp_path / "usr/local")) for each in (tmp_path / "usr/local").rglob("*")}
+    lib = "lib/python3.11"
+    assert left == {"bin", "bin/python3.11", "lib", lib, f"{lib}/site-packages", f"{lib}/json"}
+    assert last.find("RUN rm") < last.find("RUN python /opt/sbom.py"), "the list has what is left"
 
 
 def test_release_has_lists_beside_its_wheels() -> None:

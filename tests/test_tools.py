@@ -103,10 +103,10 @@ def run_tool(tmp_path, path, *words):
     return done.returncode, done.stderr, calls.read_text().splitlines()
 
 
-def with_tag(path, tag):
-    """That PATH with a Git whose commit has a tag."""
+def with_tag(path, tag, changed=""):
+    """That PATH with a Git whose commit has a tag, and perhaps a file that is not as in the commit."""
     git = Path(path) / "git"
-    git.write_text(f"#!/bin/sh\necho {tag}\n")
+    git.write_text(f'#!/bin/sh\ncase $1 in tag) echo "{tag}";; status) echo "{changed}";; esac\n')
     git.chmod(0o755)
     return path
 
@@ -130,6 +130,13 @@ def test_release_of_a_commit_without_a_version_is_refused(tmp_path, tag, words):
     assert code == 1
     assert said == f"{words[0]}: this commit has {tag or 'no tag'}, and not the one of a version: tag it v1.2.3\n"
     assert [call for call in calls if call.startswith("docker")] == []
+
+
+def test_images_of_a_release_have_no_file_that_is_not_committed(tmp_path):
+    path = with_tag(programs(tmp_path / "bin", "docker"), "v1.2.3", "?? sluice/new.py")
+    code, said, calls = run_tool(tmp_path, path, "tools/images", "--release")
+    assert (code, calls) == (1, [])
+    assert said == "tools/images: there are changes that are not committed: commit or stash them\n"
 
 
 def test_images_have_the_version_that_they_are_given(tmp_path):

@@ -1,4 +1,5 @@
-"""Adds what pip does not know to an image's list of parts (CycloneDX): Debian's packages, and the jars of Spark.
+"""Adds what pip does not know to an image's list of parts (CycloneDX): the Python of its base, Debian's packages, and the
+jars of Spark.
 
 python tools/sbom.py FILE ROOT     the list, made by cyclonedx-py, and the root of the image's files
 """
@@ -31,6 +32,15 @@ def debian_packages(root: Path) -> Iterator[Component]:
             yield {"type": "library", "bom-ref": url, "name": name, "version": version, "purl": url}
 
 
+def interpreters(root: Path) -> Iterator[Component]:
+    """Yield each Python that was built from source, as that of Docker's official images, of which dpkg has no entry."""
+    for header in sorted((root / "usr/local/include").glob("python3*/patchlevel.h")):
+        version = re.findall(r'^#define PY_VERSION\s+"([\w.]+)', header.read_text(encoding="utf-8"), re.MULTILINE)[0]
+        url = f"pkg:generic/python@{version}"
+        cpe = f"cpe:2.3:a:python:python:{version}:*:*:*:*:*:*:*"
+        yield {"type": "application", "bom-ref": url, "name": "python", "version": version, "cpe": cpe, "purl": url}
+
+
 def jars(root: Path) -> Iterator[Component]:
     """Yield the jars under /opt, by Maven's names where they have them."""
     for file in sorted((root / "opt").rglob("*.jar")):
@@ -59,7 +69,7 @@ def add(file: Path, root: Path) -> int:
     """Add the parts to the list; returns their number."""
     content = json.loads(file.read_text(encoding="utf-8"))
     known = {part.get("bom-ref") for part in content["components"]}
-    more = [part for part in (*debian_packages(root), *jars(root)) if part["bom-ref"] not in known]
+    more = [part for part in (*interpreters(root), *debian_packages(root), *jars(root)) if part["bom-ref"] not in known]
     content["components"] = sorted([*content["components"], *more], key=lambda part: str(part.get("bom-ref")))
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     return len(more)
