@@ -1,5 +1,4 @@
-"""Adds what pip does not know to an image's list of parts (CycloneDX): the Python of its base, Debian's packages, and the
-jars of Spark.
+"""Adds to an image's list of parts (CycloneDX) what pip does not know: Python, Debian's packages, and Spark's jars.
 
 python tools/sbom.py FILE ROOT     the list, made by cyclonedx-py, and the root of the image's files
 """

@@ -1,4 +1,4 @@
-"""Dashboards, rules and docs/questions.md have answers from a Prometheus that scrapes a loaded Sluice, and of it alone."""
+"""Dashboards, rules and docs/questions.md have answers from a Prometheus that scrapes a loaded Sluice, of it alone."""
 
 import contextlib
 import json
