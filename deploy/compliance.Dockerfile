@@ -29,7 +29,7 @@ RUN sed -i "s/^dynamic = .*/version = \"$VERSION\"/" pyproject.toml && \
     /opt/build/bin/pip --python /opt/sluice install --no-compile --no-deps dist/*.whl && \
     /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
         --output-file /opt/sluice/sbom.cdx.json /opt/sluice && \
-    { python -m compileall -q -f --invalidation-mode unchecked-hash /opt/sluice/lib || true; }
+    python -m compileall -q -f --invalidation-mode unchecked-hash /opt/sluice/lib
 
 FROM ${PYTHON}
 ARG PYTHON

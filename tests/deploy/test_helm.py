@@ -141,7 +141,19 @@ def test_schema_of_the_operator_refuses_what_is_wrong(wrong: dict[str, Any]) -> 
                 "networkPolicy.brokers[0].podSelector.matchLabels.app=pulsar",
                 "config.admin_forward.url=http://broker-admin:8080",
             ],
-            "`broker` does not name the host of config.admin_forward.url (broker-admin), which pods may not reach then",
+            "`broker` does not name the host broker-admin of config.admin_forward, which pods may not reach then",
+        ),
+        (
+            [
+                "networkPolicy.brokers[0].podSelector.matchLabels.app=pulsar",
+                "config.admin_forward.url=http://broker:8080",
+                "config.admin_forward.brokers[0]=broker-*.example:8080",
+            ],
+            "`broker` does not name the host broker-*.example of config.admin_forward, which pods may not reach then",
+        ),
+        (
+            ["autoscaling.enabled=true", "resources.requests.cpu=null"],
+            "autoscaling.enabled: autoscaling.cpuPercent is of resources.requests.cpu; set it",
         ),
         (
             ["terminationGracePeriodSeconds=60", "config.drain.timeout=5min"],
@@ -491,6 +503,24 @@ def test_job_has_no_more_tasks_than_its_memory_takes(empty: Path) -> None:
     assert job["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
 
 
+@pytest.mark.parametrize("release", ["123", "0x1f", "front.example"])
+def test_release_that_cannot_name_a_service_is_refused(release: str, empty: Path) -> None:
+    """Source: a Service's name is a DNS label of RFC 1035."""
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        chart.render(empty, *_THREE_VALUES, release=release)
+    assert f"the release {release} cannot name a Service: take a letter first, and no dot" in refused.value.stderr
+
+
+def test_executors_of_the_longest_release_have_names(empty: Path) -> None:
+    """Source: Spark's spark.kubernetes.executor.podNamePrefix, 47 characters at most."""
+    given = [*_JOB, "compliance.follow=true", "compliance.executors=1"]
+    words = (word for each in given for word in ("--set", each))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, *words, release="r" * 45 + "-sluice"))
+    prefixes = re.findall(r"spark\.kubernetes\.executor\.podNamePrefix=([^']*)'", str(objects))
+    assert prefixes
+    assert all(len(prefix) <= 47 for prefix in prefixes)
+
+
 def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
     def checksum(*more: str) -> str:
         objects = parsed(chart.render(empty, *_THREE_VALUES, *more))
@@ -500,6 +530,7 @@ def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
 
     assert checksum() == checksum("--set", "limits.tenants.other.publish.messages=5")
     assert checksum() == checksum("--set", "config.metrics_limits={tenant acme}")
+    assert checksum() == checksum("--set", "config.log.level=warning")
     assert checksum() != checksum("--set", "config.keep_alive=20s")
 
 

@@ -1,6 +1,9 @@
 {{/* The name of all objects: the release's, with the chart's unless it has that. */}}
 {{- define "sluice.name" -}}
 {{- $name := ternary .Release.Name (printf "%s-sluice" .Release.Name) (contains "sluice" .Release.Name) -}}
+{{- if not (regexMatch "^[a-z][-a-z0-9]*$" $name) -}}
+{{- fail (printf "the release %s cannot name a Service: take a letter first, and no dot" .Release.Name) -}}
+{{- end -}}
 {{- trunc 40 $name | trimSuffix "-" -}}
 {{- end }}
 
