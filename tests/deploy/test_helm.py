@@ -408,6 +408,22 @@ def test_autoscaler_needs_no_adapter_unless_asked(empty: Path, notes: Callable[.
     assert "While no adapter serves it" in notes("autoscaling.enabled=true", "autoscaling.heldBytes=32Mi")
 
 
+@pytest.mark.parametrize(
+    ("tls", "ip", "url"),
+    [("", None, "http://[::1]:8080"), ("admin.tlsSecret=y", "::1", "https://sluice-admin.pulsar.svc:8080")],
+)
+def test_pod_of_ipv6_listens_and_asks_itself_there(tls: str, ip: str | None, url: str, empty: Path) -> None:
+    """`[::]` of admin address and metrics takes no IPv4."""
+    settings = ",".join(filter(None, ("bindAddress=[::],tls.secret=z,admin.tokensSecret=x", tls)))
+    objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", settings))
+    config = yaml.safe_load(manifest(objects, ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
+    listened = [config[key] for key in ("listen", "admin", "metrics")]
+    assert listened == ["pulsar+ssl://[::]:6651", "[::]:8080", "[::]:9100"]
+    spec = pod_spec(manifest(objects, ["Deployment"], "sluice"))
+    assert [each["ip"] for each in spec.get("hostAliases", [])] == ([ip] if ip else [])
+    assert {"name": "SLUICE_ADMIN", "value": url} in spec["containers"][0]["env"]
+
+
 def test_commands_of_a_pod_ask_it_by_the_name_in_its_certificate(empty: Path) -> None:
     secrets = "admin.tokensSecret=x,admin.tlsSecret=y,admin.commands.host=front.example"
     objects = parsed(chart.render(empty, *_THREE_VALUES, "--set", secrets))

@@ -171,11 +171,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 
 {{/* sluice.yaml: what the chart decides, under `config`. Its brokers are variables of the pods: sluice.brokers. */}}
 {{- define "sluice.config" -}}
-{{- $admin := ternary "127.0.0.1:8080" "0.0.0.0:8080" (empty .Values.admin.tokensSecret) -}}
-{{- $own := dict "listen" "0.0.0.0:6650" "admin" $admin "metrics" "0.0.0.0:9100" "limits" .Values.limits -}}
+{{- $bind := .Values.bindAddress -}}
+{{- $admin := ternary "127.0.0.1:8080" (printf "%s:8080" $bind) (empty .Values.admin.tokensSecret) -}}
+{{- $own := dict "listen" (printf "%s:6650" $bind) "admin" $admin "metrics" (printf "%s:9100" $bind) "limits" .Values.limits -}}
 {{- with .Values.tls.secret -}}
 {{- $folder := printf "/run/secrets/%s" . -}}
-{{- $_ := set $own "listen" "pulsar+ssl://0.0.0.0:6651" -}}
+{{- $_ := set $own "listen" (printf "pulsar+ssl://%s:6651" $bind) -}}
 {{- $_ := set $own "tls" (dict "certificate" (printf "%s/tls.crt" $folder) "key" (printf "%s/tls.key" $folder)) -}}
 {{- end -}}
 {{- $access := dict -}}
