@@ -32,7 +32,7 @@ def debian_packages(root: Path) -> Iterator[Component]:
 
 
 def interpreters(root: Path) -> Iterator[Component]:
-    """Yield each Python that was built from source, as that of Docker's official images, of which dpkg has no entry."""
+    """Yield each Python that was built from source, as Docker's official images have it: dpkg does not know it."""
     for header in sorted((root / "usr/local/include").glob("python3*/patchlevel.h")):
         version = re.findall(r'^#define PY_VERSION\s+"([\w.]+)', header.read_text(encoding="utf-8"), re.MULTILINE)[0]
         url = f"pkg:generic/python@{version}"
