@@ -26,6 +26,8 @@ from proxy.admin.places import Places
 from proxy.admin.readiness import BrokerHealth, Readiness
 from proxy.admin.refusals import RefusalLog
 from proxy.admin.routes.status import Run
+from proxy.block_rules import Block
+from proxy.blocking.blocklist import FileChange
 from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
 from proxy.checkup import Checkup
 from proxy.config.limits import Limits
@@ -447,15 +449,21 @@ class Proxy:
         values = file.values
         assert isinstance(values, dict), "a table that was made of the configuration"
         rules = [block.rule() for block in blocks]
+        blocklist, slices = self.engine.blocklist, self.engine.slices
+        needless = dict[int, Block]()
 
-        def compare(before: FilePolicies) -> FileDifference:
-            return difference(FileContent(before, self.reloader.config.blocks), FileContent(file, blocks))
+        def compare(before: FilePolicies) -> tuple[FileDifference, FileChange]:
+            were = self.reloader.config.blocks
+            needless.update(enumerate(were))
+            return difference(FileContent(before, were), FileContent(file, blocks)), blocklist.compare(rules)
 
         async def take(who: Principal) -> bool:
             blocks_changed = False
+            change: FileChange | None = None
 
-            def take_blocks(changed: FileDifference, at: tuple[int, int]) -> None:
-                nonlocal blocks_changed
+            def take_blocks(compared: tuple[FileDifference, FileChange], at: tuple[int, int]) -> None:
+                nonlocal blocks_changed, change
+                changed, change = compared
                 self._changes.reloaded(changed, who, at)
                 if changed.removed:
                     structlog.get_logger().warning(
@@ -464,17 +472,22 @@ class Proxy:
                         removed=changed.removed,
                         names=", ".join((*changed.removed_names, "…")[: changed.removed]),
                     )
-                blocks_changed = self.engine.blocklist.reload(rules)
+                with slices.measure(Work.BLOCKS):
+                    blocks_changed = blocklist.lay(change)
                 self._tasks.start(self._forget_needless(), "forget lifted blocks that the file does not have")
 
             try:
                 limits_changed = await self.service.take_file(file, compare, take_blocks)
+                if change is not None:
+                    await slices.done(Work.BLOCKS, blocklist.laid(change))
                 choose_form(config.log)
                 self._collector.choose_limits(config.metrics_limits)
                 others_chosen = config.metrics_limits != self.reloader.config.metrics_limits
                 return self._take_brokers(config) or limits_changed or blocks_changed or others_chosen
             finally:  # the values of an unchanged file are garbage now, of a changed one the table alone
-                self.engine.slices.run(Work.MEMORY, letting_go(values))
+                slices.run(Work.MEMORY, letting_go(values))
+                if needless:  # in a later turn: `Reloader.config` is the other one then
+                    slices.run(Work.MEMORY, letting_go(needless), later=True)
 
         return take
 

@@ -8,7 +8,7 @@ Pulsar's own topics (policies, transactions, heartbeats) are never blocked: a to
 names do not apply there. Otherwise brokers and clients would stall that have nothing to do with the block.
 """
 
-from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -17,8 +17,10 @@ from typing import NamedTuple
 from pydantic import Field, field_validator, model_validator
 from pydantic_core.core_schema import ValidationInfo
 
+from limiter.limiter import StreamName
 from limiter.names import Networks
 from protocol.topic_name import TopicName, is_entity, parse_topic
+from proxy.bulk import in_order
 from proxy.mistakes import ConfigSection
 
 MOST_RULES = 10_000
@@ -35,6 +37,8 @@ _MAPPED_BITS = 96
 
 class Kind(StrEnum):
     """The kind of a blocked thing; each is a label of `sluice_blocked_total` and `sluice_blocks`."""
+
+    __hash__ = str.__hash__  # an enumeration's own is a call of Python, and each look-up makes some
 
     ADDRESS = "address"
     ROLE = "role"
@@ -161,18 +165,29 @@ class Rules:
     def __init__(self) -> None:
         self._rules: dict[Key, Rule] = {}
         self._networks: Networks[Rule] = Networks()
+        self._numbers = dict.fromkeys(Kind, 0)
+        self._names: dict[Kind, dict[str, int]] = {kind: {} for kind in Kind if not kind.is_of_connections}
+        """For each kind of streams, the names that are blocked somewhere, and in how many rules."""
 
     def __len__(self) -> int:
         return len(self._rules)
 
+    def copy(self) -> "Rules":
+        """Return an independent copy."""
+        other = Rules()
+        other._rules = dict(self._rules)
+        other._networks = self._networks.copy()
+        other._numbers = dict(self._numbers)
+        other._names = {kind: dict(names) for kind, names in self._names.items()}
+        return other
+
     def all(self) -> list[Rule]:
-        """Return every rule, by kind and name."""
-        return sorted(self._rules.values(), key=lambda rule: rule.key)
+        """Return every rule, by kind and name. May be called in any thread."""
+        return in_order_of_keys(list(self._rules.values()))
 
     def by_kind(self) -> dict[str, int]:
         """Return the number of rules of each kind."""
-        numbers = Counter(key.kind for key in self._rules)
-        return {kind.value: numbers[kind] for kind in Kind}
+        return {kind.value: number for kind, number in self._numbers.items()}
 
     def get(self, key: Key) -> Rule | None:
         """Return the rule for exactly this key, or None."""
@@ -194,6 +209,8 @@ class Rules:
             TooManyRulesError: If there is no room.
         """
         self.check_room(rule.key)
+        if rule.key not in self._rules:
+            self._count(rule.key, 1)
         self._rules[rule.key] = rule
         if rule.key.kind is Kind.ADDRESS:
             self._networks.put(rule.key.name, rule)
@@ -203,9 +220,29 @@ class Rules:
         rule = self._rules.pop(key, None)
         if rule is None:
             return None
+        self._count(key, -1)
         if key.kind is Kind.ADDRESS:
             self._networks.put(key.name, None)
         return rule
+
+    def _count(self, key: Key, more: int) -> None:
+        self._numbers[key.kind] += more
+        if key.kind.is_of_connections:
+            return
+        names = self._names[key.kind]
+        names[key.name] = names.get(key.name, 0) + more
+        if not names[key.name]:
+            del names[key.name]
+
+    def may_mean(self, name: StreamName) -> bool:
+        """Return whether a rule could block a stream: a quick test, as there may be thousands of streams."""
+        names, topic = self._names, name.topic
+        topics = names[Kind.TOPIC]
+        if topics and (topic in topics or topic.rpartition("-partition-")[0] in topics):
+            return True
+        if name.direction == "publish":
+            return name.producer_name in names[Kind.PRODUCER]
+        return name.consumer_name in names[Kind.CONSUMER] or name.subscription in names[Kind.SUBSCRIPTION]
 
     def of_client(self, host: str, role: str) -> Rule | None:
         """Return the rule that blocks a client by address (without port) or role; of several networks the narrowest."""
@@ -227,6 +264,11 @@ class Rules:
         places = ("", topic.namespace_name, topic.partitioned, topic.full)
         keys += [Key(kind, name, place) for kind, name in names if name for place in places]
         return next((self._rules[key] for key in keys if key in self._rules), None)
+
+
+def in_order_of_keys(rules: Iterable[Rule]) -> list[Rule]:
+    """Return the rules by kind and name, sorted in pieces: other threads run in between."""
+    return [rule for _, rule in in_order((rule.key, rule) for rule in rules)]
 
 
 def _read_name(kind: Kind, name: str) -> str:

@@ -38,7 +38,7 @@ class Work(StrEnum):
     ENDINGS = "endings"
     """Sessions that end, and their streams."""
     BLOCKS = "blocks"
-    """A new rule of the blocklist on the sessions that are connected."""
+    """New rules of the blocklist on the sessions that are connected, and other blocks of a file."""
     COMMANDS = "commands"
     """Commands of clients and brokers, except those that come with messages."""
     ENTRIES = "entries"

@@ -10,6 +10,7 @@ import msgspec
 
 from proxy.block_rules import Key, Rule, read_key, read_reason
 from proxy.blocking.blocklist import Blocklist, EndedByRule, Order, nothing_ended
+from proxy.bulk import in_thread
 from proxy.policies.bodies import BodyError, read_body
 from proxy.policies.held import ValueBefore, held_of_block
 from proxy.policies.keys import PolicyKey, PolicyKind, Principal
@@ -180,7 +181,14 @@ class BlockDesk:
         """
         if self._service.is_carried:
             return
-        await self._service.rework(lambda: {kept_key(key): None for key in self.blocklist.needless()}, FILE)
+
+        def plan() -> dict[PolicyKey, str | None]:
+            return {kept_key(key): None for key in self.blocklist.needless()}
+
+        async def planner() -> dict[PolicyKey, str | None]:
+            return await in_thread(self._service.ending, plan)
+
+        await self._service.rework_slowly(planner, FILE)
 
 
 def kept_key(key: Key) -> PolicyKey:

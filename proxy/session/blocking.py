@@ -19,8 +19,8 @@ from protocol.pulsar_pb2 import (
     ServerError,
 )
 from protocol.topic_name import TopicName, parse_topic
-from proxy.block_rules import Key, Kind, Rule
-from proxy.blocking.blocklist import Blocklist, EndedByRule
+from proxy.block_rules import Rule
+from proxy.blocking.blocklist import Blocklist, LookAtSessions
 from proxy.brokers.dialing import through_proxy
 from proxy.kicks import Kick, KickEffect
 from proxy.refusals import RefusedError, metadata_refused, request_refused
@@ -28,11 +28,6 @@ from proxy.session.streams import Streams, close_frame
 
 _LOOKED_AT = 20
 """Streams that are looked at in one unit of work."""
-_NAME: dict[Kind, Callable[[StreamName], str]] = {
-    Kind.PRODUCER: lambda name: name.producer_name,
-    Kind.CONSUMER: lambda name: name.consumer_name,
-    Kind.SUBSCRIPTION: lambda name: name.subscription,
-}
 
 
 class SessionBlocks:
@@ -86,17 +81,19 @@ class SessionBlocks:
             self._streams.expel(stream)
         return rule
 
-    def end_streams(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
-        """End the streams that a new rule means, one in each step, and count them in `ended`.
+    def end_streams(self, look: LookAtSessions) -> Iterator[None]:
+        """End the streams that rules block, one in each step; a step without an end looks at some.
 
         Streams that the broker has not accepted yet are checked when it does.
         """
-        for stream in self._chosen(lambda name: _may_mean(rule.key, name)):
-            if stream is not None and self._of_stream(stream.name) is not None:
-                ended.streams += 1
+        for stream in self._streams.accepted():
+            may_be_meant = stream.is_open and self._blocklist.rules.may_mean(stream.name)
+            rule = self._of_stream(stream.name) if may_be_meant else None
+            if rule is not None:
                 self._note_end(stream, rule)
                 self._expel(stream)
-            yield
+            if look.is_unit_over(is_dear=may_be_meant):
+                yield
 
     def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
         """End the streams that an operator kicks, one in each step; they may be opened again at once."""
@@ -142,13 +139,6 @@ class SessionBlocks:
         self._blocklist.ended(
             rule, self._streams.connection, direction=name.direction, topic=name.topic, stream=name.stream_id
         )
-
-
-def _may_mean(key: Key, name: StreamName) -> bool:
-    """Return whether a rule could apply to a stream: a quick test, as there may be thousands of streams."""
-    if key.kind is Kind.TOPIC:
-        return name.topic.startswith(key.name)
-    return _NAME[key.kind](name) == key.name
 
 
 MOST_AT_ONCE = 256

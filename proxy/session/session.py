@@ -24,7 +24,7 @@ from protocol.endpoint import TLS, Endpoint, host_port, socket_address
 from protocol.frames import DEFAULT_MAX_MESSAGE_SIZE, ProtocolError, ProxyHeaderError, max_frame_size
 from protocol.proxy_protocol import write_header
 from proxy.block_rules import Rule
-from proxy.blocking.blocklist import EndedByRule
+from proxy.blocking.blocklist import LookAtSessions
 from proxy.brokers.dialing import BrokerTlsError
 from proxy.budgets import Claim
 from proxy.kicks import Kick, KickEffect
@@ -401,17 +401,17 @@ class Session(TransportOwner):
             self.broke_protocol(transport, error)
         transport.resume_reading()
 
-    def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
-        """Apply a new rule of the blocklist; a client that has not sent CONNECT yet is checked when it does."""
-        if not rule.key.kind.is_of_connections:
-            if self.forwarding is not None:
-                yield from self.forwarding.blocks.end_streams(rule, ended)
-        elif self.state in {_DIALLING, _RELAYING}:
+    def rules_added(self, look: LookAtSessions) -> Iterator[None]:
+        """Apply new rules of the blocklist; a client that has not sent CONNECT yet is checked when it does."""
+        if look.is_at_clients and self.state in {_DIALLING, _RELAYING}:
             own = self._blocked_by()
             if own is not None:
-                ended.connections += 1
                 self._engine.blocklist.ended(own, self.connection)
-                self.refuse_client(SessionEnd(CloseReason.BLOCKED, str(rule)))
+                self.refuse_client(SessionEnd(CloseReason.BLOCKED, str(own)))
+                yield
+                return
+        if look.is_at_streams and self.forwarding is not None:
+            yield from self.forwarding.blocks.end_streams(look)
 
     def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
         """End what an operator kicks of this session, or count what would end; see `proxy.kicks`."""

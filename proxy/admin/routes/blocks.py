@@ -1,5 +1,6 @@
 """`/sluice/blocks`: list blocks, and block and unblock at run time."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, TypedDict
 
@@ -111,7 +112,7 @@ class BlockRest:
     @described({200: Blocks}, is_large=True)
     async def get(self, request: web.Request) -> web.StreamResponse:
         """List every rule in force; `lifted` are those of the file that were unblocked at run time."""
-        rules, lifted = self._blocklist.rules.all(), self._blocklist.lifted()
+        rules, lifted = await asyncio.to_thread(self._blocklist.all_and_lifted)
         shown = [await encoded_each(self._slices, map(self._one, some)) for some in (rules, lifted)]
         body = json_with({}, blocks=shown[0], lifted=shown[1])
         return await sent(request, body, {"Content-Type": JSON})

@@ -7,8 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from proxy.block_rules import Rule
-from proxy.blocking.blocklist import EndedByRule
+from proxy.blocking.blocklist import LookAtSessions
 from proxy.kicks import Kick, KickEffect
 from proxy.policies.store import Action
 from tests.proxy.admin_client import Admin
@@ -27,7 +26,7 @@ class Client:
     def __init__(self) -> None:
         self.kicks: list[Kick] = []
 
-    def rule_added(self, _rule: Rule, _ended: EndedByRule) -> Iterator[None]:
+    def rules_added(self, _look: LookAtSessions) -> Iterator[None]:
         yield from ()
 
     def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from proxy import block_rules as rules_module
 from proxy.block_rules import Key, Rule, TooManyRulesError, read_key
 from proxy.blocking import blocklist as blocklist_module
-from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
+from proxy.blocking.blocklist import Blocklist, EndedByRule, LookAtSessions, Order
 from proxy.counters import Counters
 from proxy.observe.connection import Connection
 
@@ -24,9 +24,9 @@ class Session:
         self._connection = Connection(connection_id, "192.0.2.7:4000")
         self._told = told
 
-    def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
-        self._told.blocklist.ended(rule, self._connection, topic="t")
-        ended.streams += 1
+    def rules_added(self, look: LookAtSessions) -> Iterator[None]:
+        for rule, _, _ in look.rules.values():
+            self._told.blocklist.ended(rule, self._connection, topic="t")
         yield
 
 
@@ -44,6 +44,13 @@ class Telling:
 
     def unblock(self, key: Key) -> EndedByRule:
         return self.blocklist.put(key, self.blocklist.order_to_unblock(key))
+
+    def reload(self, rules: list[Rule]) -> bool:
+        change = self.blocklist.compare(rules)
+        has_changed = self.blocklist.lay(change)
+        for _ in self.blocklist.laid(change):
+            pass
+        return has_changed
 
     def rule(self, key: Key) -> Rule | None:
         return self.blocklist.rules.get(key)
@@ -140,11 +147,11 @@ def test_orders_of_an_earlier_run_are_not_logged_one_by_one(lines: list[Any]) ->
 def test_another_file_frees_what_only_the_old_one_blocked_and_blocks_what_is_new(lines: list[Any]) -> None:
     at = Telling([Rule(ROLE, "old")], lines, sessions=1)
 
-    assert at.blocklist.reload([Rule(PRODUCER, "new")])
+    assert at.reload([Rule(PRODUCER, "new")])
 
     assert [(rule.key, rule.reason, rule.origin) for rule in at.blocklist.rules.all()] == [(PRODUCER, "new", "file")]
     assert at.blocklist.hits[PRODUCER] == 1
-    assert not at.blocklist.reload([Rule(PRODUCER, "new")])
+    assert not at.reload([Rule(PRODUCER, "new")])
 
 
 def test_what_was_blocked_or_lifted_at_run_time_stays_so_whatever_the_file_says(lines: list[Any]) -> None:
@@ -152,10 +159,10 @@ def test_what_was_blocked_or_lifted_at_run_time_stays_so_whatever_the_file_says(
     at.unblock(ROLE)
     at.block(PRODUCER, "by hand")
 
-    at.blocklist.reload([Rule(ROLE, "other")])
+    at.reload([Rule(ROLE, "other")])
     assert [rule.key for rule in at.blocklist.rules.all()] == [PRODUCER]
 
-    at.blocklist.reload([])
+    at.reload([])
     assert [rule.key for rule in at.blocklist.rules.all()] == [PRODUCER]
     assert (at.blocklist.lifted(), at.blocklist.needless()) == ([], [ROLE])
 
@@ -163,14 +170,14 @@ def test_what_was_blocked_or_lifted_at_run_time_stays_so_whatever_the_file_says(
 def test_a_block_set_over_the_files_outlives_its_entry_there(lines: list[Any]) -> None:
     at = Telling([Rule(ROLE, "old")], lines)
     at.block(ROLE, "mine")
-    at.blocklist.reload([])
+    at.reload([])
     assert at.rule(ROLE) == Rule(ROLE, "mine", 1000, "rest")
 
 
 def test_an_entry_of_the_file_keeps_its_age_and_takes_its_new_reason(lines: list[Any]) -> None:
     at = Telling([Rule(ROLE, "old")], lines)
     at.now = 2000
-    assert at.blocklist.reload([Rule(ROLE, "new"), Rule(PRODUCER)])
+    assert at.reload([Rule(ROLE, "new"), Rule(PRODUCER)])
     assert at.blocklist.rules.all() == [Rule(PRODUCER, "", 2000, "file"), Rule(ROLE, "new", 1000, "file")]
 
 
@@ -180,6 +187,6 @@ def test_what_does_not_fit_is_said_whoever_wrote_it(lines: list[Any], monkeypatc
     with pytest.raises(TooManyRulesError):
         at.block(PRODUCER, "")
     at.blocklist.put(PRODUCER, Order("kept"), quietly=True)
-    at.blocklist.reload([Rule(PRODUCER), Rule(ROLE)])
+    at.reload([Rule(PRODUCER), Rule(ROLE)])
     assert [rule.key for rule in at.blocklist.rules.all()] == [ROLE]
     assert {line["event"] for line in lines} == {"not blocked"}

@@ -16,8 +16,9 @@ from structlog.testing import capture_logs
 from limiter.policies import Policies
 from proxy import block_rules as rules_module
 from proxy.block_rules import Key, Kind, Rule, TooManyRulesError, read_key
-from proxy.blocking.blocklist import Blocklist, EndedByRule, Order
+from proxy.blocking.blocklist import Blocklist, EndedByRule, LookAtSessions, Order
 from proxy.counters import Counters
+from proxy.observe.connection import Connection
 from proxy.policies.bodies import BodyError
 from proxy.policies.held import ValueBefore, read
 from proxy.policies.kept_blocks import BlockDesk, BlockOutcome, KeptBlocks, body, kept_key
@@ -47,13 +48,14 @@ with run_of(Path(sys.argv[1])) as run:
 class Session:
     """Notes what is on disk whenever a rule ends something."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, run: "Run") -> None:
+        self.run = run
         self.seen: list[str | None] = []
 
-    def rule_added(self, rule: Rule, ended: EndedByRule) -> Iterator[None]:
-        self.seen.append(self.store.read(kept_key(rule.key)))
-        ended.connections += 1
+    def rules_added(self, look: LookAtSessions) -> Iterator[None]:
+        for key, (rule, _, _) in look.rules.items():
+            self.seen.append(self.run.store.read(kept_key(key)))
+            self.run.blocklist.ended(rule, Connection(1))
         yield
 
 
@@ -61,7 +63,7 @@ class Run:
     """One run of a proxy, as far as blocks go."""
 
     def __init__(self, store: Store, file_rules: list[Rule]) -> None:
-        self.store, self.session, self.around = store, Session(store), list[str]()
+        self.store, self.session, self.around = store, Session(self), list[str]()
         self.blocklist = Blocklist(file_rules, Counters(), [self.session], lambda: 1000)
         kept = KeptBlocks(self.blocklist)
         around = Around(

@@ -8,7 +8,7 @@ from accesslog.record import ConnectionLine
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseConsumer
 from proxy.block_rules import Key, Kind, Rule, read_network
-from proxy.blocking.blocklist import EndedByRule
+from proxy.blocking.blocklist import LookAtSessions
 from proxy.kicks import Kick, KickEffect, kicking
 from tests.proxy.blocks import OWN, close_to_broker, close_to_client
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
@@ -175,5 +175,6 @@ def test_streams_that_are_not_meant_are_looked_at_in_slices(world: World, *, is_
     if is_kick:
         units = session.kick(Kick(topic=TOPIC), KickEffect())
     else:
-        units = session.rule_added(Rule(Key(Kind.TOPIC, f"{TOPIC}-x")), EndedByRule())
+        world.engine.blocklist.rules.put(Rule(Key(Kind.TOPIC, f"{TOPIC}-x")))
+        units = session.rules_added(LookAtSessions({}, is_at_clients=True, is_at_streams=True))
     assert len(list(units)) == 10
