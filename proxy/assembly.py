@@ -629,6 +629,7 @@ def _policy_topic(
         auth,
         config.proxy_id,
         service,
+        engine.slices,
         is_of_one_proxy=is_of_one_proxy,
     )
 

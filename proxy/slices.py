@@ -34,7 +34,7 @@ class Work(StrEnum):
     LINES = "lines"
     """Lines of the access log for the streams and limiters of an interval."""
     POLICIES = "policies"
-    """Changed limits on live streams and limiters."""
+    """Changed limits on live streams and limiters, and a fleet's policies that are compared with the store's."""
     ENDINGS = "endings"
     """Sessions that end, and their streams."""
     BLOCKS = "blocks"

@@ -15,15 +15,17 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from random import uniform
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import structlog
 
 from protocol.pulsar_pb2 import CommandCloseConsumer, CommandSubscribe, CommandSuccess
 from proxy.brokers.dialing import BrokerDialer
+from proxy.bulk import PIECE, let_go
 from proxy.degraded import Degraded
 from proxy.fleet.link import LinkCounts
 from proxy.fleet.pulsar_connection import Auth, BrokerClient, BrokerConnection, TopicConsumer, TopicEntry, TopicProducer
@@ -42,6 +44,7 @@ from proxy.policies.topic_log import (
     founding,
     new_mark,
 )
+from proxy.slices import Slices, Work, letting_go
 
 KEEPER: Final = "sluice-policies"
 """A durable subscription without a reader. While it exists, brokers neither delete nor trim the topic."""
@@ -61,6 +64,8 @@ MOST_IN_PART: Final = 2000
 """Changes of one request that are on their way at the same time, at most."""
 _AT_ONCE: Final = 50
 """Changes that are proposed, or sent, in one turn of the loop; to propose one takes 40 µs."""
+_LOOKED_AT: Final = 50
+"""Policies that are compared in one unit of work; each takes 1 to 2 µs."""
 MOST_PART_BYTES: Final = 2 << 20
 """About how many bytes of changes are on their way: the change that exceeds this is the last."""
 MOST_MARKS: Final = 8
@@ -68,9 +73,14 @@ MOST_MARKS: Final = 8
 REREAD_S: Final = 60.0
 """Seconds between two readings of the topic over one connection, at least."""
 _MOST_NAMED: Final = 5
+T = TypeVar("T")
 _FROM_STORE = Principal("store", "")
 _FROM_TOPIC = Principal("topic", "")
 TopicState = Literal["away", "behind", "in_step"]
+
+
+def _what_makes_room_first(changes: Iterable[StoredChange]) -> list[StoredChange]:
+    return sorted(changes, key=lambda each: each.after is not None)
 
 
 class LastChange(NamedTuple):
@@ -155,6 +165,7 @@ class PolicyTopic:
         auth: The credentials that brokers are shown; None: none.
         member: The member's name.
         service: The member's policies, which change only by the topic from now on.
+        slices: Compares the policies of the topic with those of the store, some in each turn of the loop.
         wall: Nanoseconds since 1970.
         is_of_one_proxy: Whether only the processes of one proxy follow the topic. While the proxy had one process, its
             changes were in its store alone: they hold then, and not the older ones on the topic.
@@ -175,6 +186,7 @@ class PolicyTopic:
         auth: Auth | None,
         member: str,
         service: PolicyService,
+        slices: Slices,
         wall: Callable[[], int] = time.time_ns,
         *,
         is_of_one_proxy: bool = False,
@@ -189,6 +201,7 @@ class PolicyTopic:
         self.position: tuple[int, int] | None = None
         self.problem = "not connected yet"
         self._member, self._service, self._wall = member, service, wall
+        self._slices = slices
         self._client = _Client(dialer, auth, member, self._failed)
         self._reader = _Reader(self._client, topic, self._heard, self._begins, self._ends, from_start=True)
         self._writer = _Writer(self._client, topic)
@@ -200,7 +213,7 @@ class PolicyTopic:
         """Changes of this member that have not come back, by slot. The result says whether the change holds."""
         self._changed: dict[PolicyKey, None] = {}
         """Policies whose latest change is yet to come into force, in the order of the changes."""
-        self._unreadable: set[PolicyKey] = set()
+        self._unreadable: dict[PolicyKey, None] = {}
         """Policies with a change that holds and that this member cannot read: its store has the earlier one."""
         self._waiting: list[tuple[asyncio.Future[bool], bool]] = []
         """Futures that wait until all policies in `_changed` are in force, and the result that each gets then."""
@@ -308,8 +321,9 @@ class PolicyTopic:
             NotCarriedError: If the topic is not reached, or a change did not come back in time; its text says which.
         """
         await self._reached()
-        makes_room_first = sorted(changes, key=lambda each: each.after is not None) if self.log.is_full else changes
-        conflicts, rest, was_sent = 0, deque(makes_room_first), False
+        if self.log.is_full:
+            changes = await asyncio.to_thread(_what_makes_room_first, changes)
+        conflicts, rest, was_sent = 0, deque(changes), False
         while rest:
             try:
                 part = await self._part(rest, author)
@@ -400,12 +414,13 @@ class PolicyTopic:
             changed: Policies that were changed: their superseded changes are cleared.
             lost: Slots of changes of this member that did not hold.
         """
-        cleared = dict.fromkeys(lost)
+        cleared = set(lost)
         for slot in cleared:
             self._writer.send(b"", slot)
-        for number, key in enumerate(dict.fromkeys(changed), 1):
+        for number, key in enumerate(changed, 1):
             for slot in self.log.superseded(key):
                 if slot not in cleared:
+                    cleared.add(slot)
                     self._writer.send(b"", slot)
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
@@ -426,9 +441,10 @@ class PolicyTopic:
     def _begins(self) -> None:
         """Called when the consumer begins to read the topic from its start."""
         self._ends()
+        before, changed = self.log, self._changed
         self.log = PolicyLog(self.dropped, self._share)
-        self._changed.clear()
-        self._unreadable.clear()
+        self._changed, self._unreadable = {}, {}
+        self._slices.run(Work.MEMORY, chain(before.let_go(), letting_go(changed)), later=True)
         self._began.set()
 
     def _ends(self) -> None:
@@ -531,54 +547,62 @@ class PolicyTopic:
                 self._news.set()
 
     async def _take_over(self) -> None:
-        """Make the store equal to the topic. A topic without a history gets the store's policies."""
+        """Make the store equal to the topic. A topic without a history gets the store's policies.
+
+        This takes some turns of the loop, in which the topic may be read again: its log is another one then, and what
+        was found out in the one before is not used.
+        """
         log, store = self.log, self._service.store
         own = await asyncio.to_thread(lambda: dict(store.policies()))
         if self._is_of_one_proxy and log.is_founded and store.ahead_ns is not None:
             await self._bring_up(log, own, store.ahead_ns)
-        if self.log is not log:
-            return
-        missing = [key for key in own if log.holds(key) is None]
-        gone = missing if log.is_founded else []
-        if own and not log.is_founded:
-            structlog.get_logger().warning(
-                "policies: the topic has no history; it gets this member's policies",
-                topic=self.topic,
-                policies=len(missing),
-            )
-            if await self._give(log, [StoredChange(key, None, own[key]) for key in missing]):
-                self._writer.send(founding(self._wall(), self._member), FOUNDED)
-                await self._mark(log)  # a change before they are back would be one of policies that the topic lacks
+        is_founded, missing = log.is_founded, dict[PolicyKey, None]()
+        await self._choose(own, lambda key: log.holds(key) is None, missing)
+        if own and not is_founded and self.log is log:
+            await self._found(log, own, missing)
         if store.ahead_ns is not None and self.log is log:
             await asyncio.to_thread(store.follow_topic)
-        if self.log is not log:
-            return
-        differs = [key for key in log.policies() if log.body_of(key) != own.get(key)]
-        self._changed.update(dict.fromkeys([*gone, *differs]))
-        self._settle_pending()
+        changed = missing if is_founded else {}
+        await self._choose(log.policies(), lambda key: log.body_of(key) != own.get(key), changed)
+        await self._with_each(list(self._pending), self._settle)
+        if self.log is log and self._is_complete:
+            self._come_into_step(changed, is_new_here=bool(own and changed))
+        if len(own) > PIECE:
+            await asyncio.to_thread(let_go, own)
+
+    async def _found(self, log: PolicyLog, own: dict[PolicyKey, str], missing: dict[PolicyKey, None]) -> None:
+        """Give a topic without a history the policies of this member that it lacks, and then mark it as one with."""
+        structlog.get_logger().warning(
+            "policies: the topic has no history; it gets this member's policies",
+            topic=self.topic,
+            policies=len(missing),
+        )
+        given = list[StoredChange]()
+        await self._with_each(missing, lambda key: given.append(StoredChange(key, None, own[key])))
+        if await self._give(log, given):
+            self._writer.send(founding(self._wall(), self._member), FOUNDED)
+            await self._mark(log)  # a change before they are back would be one of policies that the topic lacks
+
+    def _come_into_step(self, changed: dict[PolicyKey, None], *, is_new_here: bool) -> None:
+        changes_here, first = len(changed), [str(key) for key in islice(changed, _MOST_NAMED)]
+        changed.update(self._changed)  # those that were heard meanwhile
+        self._changed = changed
         self._in_step.set()
         self.problem = ""
-        is_new_here = bool(own and (gone or differs))
-        first = [str(key) for key in (*gone, *differs)[:_MOST_NAMED]]
         structlog.get_logger().log(
             logging.WARNING if is_new_here else logging.INFO,
             "policies: in step with the topic",
             topic=self.topic,
-            policies=log.changes,
-            changes_here=len(gone) + len(differs),
+            policies=self.log.changes,
+            changes_here=changes_here,
             **({"first": first} if is_new_here else {}),
         )
 
     async def _bring_up(self, log: PolicyLog, own: dict[PolicyKey, str], ahead_ns: int) -> None:
         """Give the topic the store's policies where it has older ones, until they have come back, or it is reread."""
         while self.log is log:
-            changes = list[StoredChange]()
-            for key in own.keys() | set(log.policies()):
-                holding = log.holds(key)
-                change = StoredChange(key, None if holding is None else holding.body, own.get(key))
-                if change.before != change.after and (holding is None or holding.at_ns <= ahead_ns):
-                    changes.append(change)
-            if not changes:
+            changes = await self._brought_up(log, own, ahead_ns)
+            if self.log is not log or not changes:
                 return
             structlog.get_logger().warning(
                 "policies: the store has changed since it followed the topic, which gets its policies",
@@ -591,6 +615,46 @@ class PolicyTopic:
                 return
             await asyncio.sleep(AGAIN_S)
 
+    async def _brought_up(self, log: PolicyLog, own: dict[PolicyKey, str], ahead_ns: int) -> list[StoredChange]:
+        """Return the changes that the topic lacks."""
+        changes = list[StoredChange]()
+
+        def compare(key: PolicyKey) -> None:
+            holding = log.holds(key)
+            change = StoredChange(key, None if holding is None else holding.body, own.get(key))
+            if change.before != change.after and (holding is None or holding.at_ns <= ahead_ns):
+                changes.append(change)
+
+        def compare_new(key: PolicyKey) -> None:
+            if key not in own:
+                compare(key)
+
+        await self._with_each(own, compare)
+        await self._with_each(log.policies(), compare_new)
+        return changes
+
+    async def _choose(
+        self, keys: Collection[PolicyKey], is_chosen: Callable[[PolicyKey], bool], chosen: dict[PolicyKey, None]
+    ) -> None:
+        """Add the keys to `chosen` that are to be in it, a few in each turn of the loop."""
+
+        def choose(key: PolicyKey) -> None:
+            if is_chosen(key):
+                chosen[key] = None
+
+        await self._with_each(keys, choose)
+
+    async def _with_each(self, keys: Collection[T], do: Callable[[T], None]) -> None:
+        """Call `do` with each key, a few in each turn of the loop; `keys` must not change meanwhile."""
+
+        def units() -> Iterator[None]:
+            for number, key in enumerate(keys, 1):
+                do(key)
+                if number % _LOOKED_AT == 0:
+                    yield
+
+        await self._slices.done(Work.POLICIES, units())
+
     async def _give(self, log: PolicyLog, changes: Sequence[StoredChange]) -> bool:
         """Write policies of this member's store to the topic; return whether all were sent. If cut short, repeat it."""
         at_ns = self._wall()
@@ -601,6 +665,8 @@ class PolicyTopic:
         for number, change in enumerate(changes, 1):
             if not number % _AT_ONCE:
                 await asyncio.sleep(0)
+            if self.log is not log:
+                return False
             try:
                 by = Principal(authors[change.key], _FROM_STORE.address)
                 proposed = log.propose(change, by, self._member, at_ns)
@@ -616,24 +682,34 @@ class PolicyTopic:
                     await asyncio.sleep(SLOW_S)
         return True
 
-    def _settle_pending(self) -> None:
-        """Answer this member's changes that were on their way when the connection was lost, and that hold."""
-        for slot, outcome in list(self._pending.items()):
-            if self.log.is_held(slot):
-                del self._pending[slot]
-                self._waiting.append((outcome, True))
+    def _settle(self, slot: str) -> None:
+        """Answer a change of this member that was on its way when the connection was lost, if it holds."""
+        outcome = self._pending.get(slot)
+        if outcome is not None and self.log.is_held(slot):
+            del self._pending[slot]
+            self._waiting.append((outcome, True))
 
     async def _come_into_force(self) -> None:
         changed, self._changed = self._changed, {}
         waiting, self._waiting = self._waiting, []
         parts: dict[Principal, dict[PolicyKey, str | None]] = {}
-        for key, body, author in self._on_topic(changed):
+
+        log = self.log
+
+        def put(key: PolicyKey) -> None:
+            body, author = self._on_topic(log, key)
             parts.setdefault(author, {})[key] = body
+
         try:
+            await self._with_each(changed, put)
+            if self.log is not log:  # it is empty; whatever differs from the other one comes into force with that
+                parts.clear()
+                self._waiting, waiting = waiting + self._waiting, []
             for author, changes in parts.items():
                 unreadable = await self._service.take(changes, author)
-                self._unreadable -= changes.keys()
-                self._unreadable.update(unreadable)
+                if self._unreadable:
+                    await self._with_each(changes, lambda key: self._unreadable.pop(key, None))
+                await self._with_each(unreadable, self._unreadable.setdefault)
                 self.dropped["body"] += len(unreadable)
                 if unreadable and (times := self._warnings.due("body")):
                     first = [str(key) for key in unreadable[:_MOST_NAMED]]
@@ -641,22 +717,24 @@ class PolicyTopic:
                         "policies: changes on the topic cannot be read here", first=first, times=times
                     )
         except BaseException:
-            self._changed = changed | self._changed
+            changed.update(self._changed)
+            self._changed = changed
             self._waiting = [each for each in waiting + self._waiting if not each[0].done()]
             raise
         for future, outcome in waiting:
             if not future.done():
                 future.set_result(outcome)
+        if len(changed) > PIECE:
+            await asyncio.to_thread(let_go, [changed, parts])
 
-    def _on_topic(self, changed: Iterable[PolicyKey]) -> Iterator[tuple[PolicyKey, str | None, Principal]]:
-        for key in changed:
-            change = self.log.holds(key)
-            if change is None:
-                yield key, None, _FROM_TOPIC
-            elif change.member == self._member:
-                yield key, change.body, change.by
-            else:
-                yield key, change.body, Principal(change.by.name, f"{change.by.address} by {change.member}".strip())
+    def _on_topic(self, log: PolicyLog, key: PolicyKey) -> tuple[str | None, Principal]:
+        """Return the body of a policy on the topic, and its author."""
+        change = log.holds(key)
+        if change is None:
+            return None, _FROM_TOPIC
+        if change.member == self._member:
+            return change.body, change.by
+        return change.body, Principal(change.by.name, f"{change.by.address} by {change.member}".strip())
 
     async def _clear(self) -> None:
         """A task: clear from time to time the changes that members left behind when they ended."""

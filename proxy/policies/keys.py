@@ -34,6 +34,8 @@ class Principal:
 class PolicyKind(StrEnum):
     """The subject of a policy; beside each, the meaning of `setting` and `name` in its keys."""
 
+    __hash__ = str.__hash__  # an enumeration's own is a call of Python, and each look into a table makes one
+
     PUBLISH = "publish"  # a Setting, and its name: publish rates
     DISPATCH = "dispatch"  # the same: dispatch rates
     SUBSCRIBE = "subscribe"  # the same: how often one consumer may subscribe

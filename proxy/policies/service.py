@@ -427,7 +427,9 @@ class PolicyService(PolicyState):
         except Exception:  # noqa: BLE001 - no body that a stranger wrote to the topic may keep other changes out
             readable = await asyncio.to_thread(self._readable, changes)
             await self._change(plan, author, None)
-        return [key for key in changes if key not in readable]
+        if readable is changes:
+            return []
+        return await asyncio.to_thread(lambda: [key for key in changes if key not in readable])
 
     def follow(self, change: StoredChange, author: Principal) -> None:
         """Put a change in force soon that another process has stored, which has the store now.

@@ -40,6 +40,7 @@ from proxy.policies.keys import (
 )
 from proxy.policies.room import Room, TenantShare, size_of
 from proxy.policies.store import StoredChange
+from proxy.slices import letting_go
 
 VERSION: Final = 1
 """The version of the messages on the topic. Messages of another version are dropped."""
@@ -152,9 +153,13 @@ class PolicyLog:
         """Whether there is no room for any change of an operator's limits."""
         return not self._room.holds(OPERATOR, 1, MOST_CHANGE)
 
-    def policies(self) -> Iterator[PolicyKey]:
-        """Yield the policies that have a change, those that were taken back included."""
-        yield from self._changes
+    def policies(self) -> list[PolicyKey]:
+        """Return the policies that have a change, those that were taken back included."""
+        return list(self._changes)
+
+    def let_go(self) -> Iterator[None]:
+        """Free the changes, some in each step: the topic is read again, and nothing asks this log any more."""
+        yield from letting_go(self._changes)
 
     def holds(self, key: PolicyKey) -> TopicChange | None:
         """Return the change of a policy that holds; None if the policy has no change."""

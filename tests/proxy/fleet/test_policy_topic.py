@@ -32,6 +32,7 @@ from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, Expected, NotAsExpectedError, NotCarriedError, PolicyService, tag_of
 from proxy.policies.store import Store, StoredChange, StoreError
 from proxy.policies.topic_log import FOUNDED, MOST_CHANGE, founding, slot_of
+from proxy.slices import Slices
 from proxy.tls.certificates import Certificates
 from tests.proxy.fleet.defect import Defect, errors_told
 from tests.proxy.fleet.scripted_broker import ScriptedBroker
@@ -65,7 +66,8 @@ class Member:
         at = broker.at
         certificates = Certificates(Config(broker=str(at)))
         dialer = BrokerDialer(Targets((at,)), certificates, Counters(), sends_proxy_header=False)
-        self.topic = PolicyTopic(TOPIC, dialer, None, name, self.service, is_of_one_proxy=is_of_one_proxy)
+        self.slices = Slices(Counters())
+        self.topic = PolicyTopic(TOPIC, dialer, None, name, self.service, self.slices, is_of_one_proxy=is_of_one_proxy)
 
     @property
     def kept(self) -> dict[str, str]:
@@ -644,3 +646,115 @@ async def test_blocks_hold_everywhere(world: World) -> None:
     assert (await second.desk.unblock(key, ANN)).rule is not None
     await until(lambda: first.blocks.blocklist.rules.get(key) is None)
     await first.desk.forget_needless()
+
+
+class LooksInTurns:
+    """Counts the look-ups in logs of the topic in each turn of the loop; `most` is the most of one turn."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.most = self.total = self._in_turn = 0
+        holds, self._loop, self._is_over = topic_log.PolicyLog.holds, asyncio.get_running_loop(), False
+
+        def counted(log: topic_log.PolicyLog, key: PolicyKey) -> topic_log.TopicChange | None:
+            self._in_turn += 1
+            return holds(log, key)
+
+        monkeypatch.setattr(topic_log.PolicyLog, "holds", counted)
+        self._turn()
+
+    def stop(self) -> None:
+        self._is_over = True
+
+    def _turn(self) -> None:
+        self.most, self.total, self._in_turn = max(self.most, self._in_turn), self.total + self._in_turn, 0
+        if not self._is_over:
+            self._loop.call_soon(self._turn)
+
+
+MANY = 3_000
+"""Policies."""
+MOST_LOOKED_AT = 1_000
+"""Look-ups in one turn, with those for messages that were read in it."""
+
+
+def many(count: int = MANY) -> dict[str, str]:
+    return {f"t{number}": rate(number + 1) for number in range(count)}
+
+
+async def test_member_that_reads_again_looks_in_slices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await world.join("a", **many())
+    await world.in_step()
+    await until(lambda: first.topic.log.changes == MANY)
+    looks = LooksInTurns(monkeypatch)
+    before = first.topic.log
+    first.topic._reread()
+    await until(lambda: first.topic.log is not before)
+    await world.in_step()
+    looks.stop()
+    assert first.kept == many()
+    assert looks.total >= 2 * MANY
+    assert looks.most <= MOST_LOOKED_AT
+    await until(lambda: before.changes > 0 and not before.policies())
+
+
+async def test_new_member_takes_the_topic_s_policies_in_slices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await world.join("a", **many())
+    await world.in_step()
+    looks = LooksInTurns(monkeypatch)
+    second = await world.join("b", gone=rate(1))
+    await world.in_step()
+    await until(lambda: second.kept == first.kept)
+    looks.stop()
+    assert looks.total >= 2 * MANY
+    assert looks.most <= MOST_LOOKED_AT
+
+
+async def test_policies_that_the_topic_lacks_are_found_in_slices(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await world.join("a", acme=rate(5))
+    await world.in_step()
+    looks = LooksInTurns(monkeypatch)
+    alone = await world.join("b", ahead_ns=LATER_NS, **many())
+    await world.in_step()
+    await until(lambda: first.kept == alone.kept == many())
+    looks.stop()
+    assert looks.total >= 2 * MANY
+    assert looks.most <= MOST_LOOKED_AT
+
+
+@pytest.mark.parametrize("at", ["compare", "take"])
+async def test_topic_read_again_meanwhile_takes_nothing_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """The log that is compared, or whose changes are to come into force, is emptied while that goes on."""
+    first = await world.join("a", **many(500))
+    await world.in_step()
+    stored: dict[str, Any] = dict.fromkeys(many(400), rate(7))
+    second = Member(world.broker, "b", **stored)
+    world.members.append(second)
+    topic, interrupted, with_each = second.topic, 0, second.topic._with_each
+
+    async def interrupting(keys: Any, do: Any) -> None:
+        nonlocal interrupted
+        name = do.__qualname__
+        if interrupted < 2 and len(keys) >= 100 and ("put" if at == "take" else "choose") in name:
+            interrupted, log = interrupted + 1, topic.log
+            topic._begins()
+            while log.policies():  # noqa: ASYNC110 - until it is emptied
+                await asyncio.sleep(0)
+            topic._reader.closed()
+        await with_each(keys, do)
+
+    monkeypatch.setattr(topic, "_with_each", interrupting)
+    written = list[Any]()
+    write = second.store.write
+
+    def noted(changes: Any, *rest: Any) -> None:
+        written.extend(changes)
+        write(changes, *rest)
+
+    monkeypatch.setattr(second.store, "write", noted)
+    await topic.start()
+    await until(lambda: second.kept == many(500))
+    assert interrupted
+    assert [change for change in written if change.after is None] == []
+    assert first.kept == many(500)
