@@ -105,11 +105,11 @@ class LimitTally:
                 if value is not None and value.limit:
                     self._count(f"{about} {setting} {name}\0{_written(value.limit)}", times)
 
-    def attached(self, member: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> None:
-        """Count that the attachments of tenants or of namespaces to resource groups, by name, were replaced."""
+    def attached(self, member: Setting, name: str, before: str | None, after: str | None) -> None:
+        """Count that a tenant or namespace is attached to another resource group; None: to none."""
         if Setting.RESOURCE_GROUP.level.word in self._levels:
-            for attachments, times in ((before.items() - after.items(), -1), (after.items() - before.items(), 1)):
-                for name, group in attachments:
+            for group, times in ((before, -1), (after, 1)):
+                if group is not None:
                     self._count(f"attached {member} {name}\0{group}", times)
 
     def clear(self) -> None:
@@ -140,6 +140,8 @@ class Policies:
     """Resource group by `tenant/namespace`."""
     groups_of_tenants: dict[str, str] = field(default_factory=dict)
     """Resource group by tenant, for namespaces without one of their own."""
+    _members: dict[str, int] = field(default_factory=dict)
+    """The number of tenants and namespaces that are attached to each resource group."""
     _values: dict[About, dict[Setting, NamedValues[Value]]] = field(default_factory=dict)
     _levels: dict[About, tuple[Written, ...]] = field(default_factory=dict)
     """All levels at which something is written, outermost first."""
@@ -182,12 +184,34 @@ class Policies:
         """Return the value that is set for this very name."""
         return self.by_name(about, setting).get(name)
 
-    def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
-        """Set the resource groups that tenants and namespaces are attached to, by name."""
+    def attach(self, member: Setting, name: str, group: str | None) -> bool:
+        """Attach a tenant or a namespace to a resource group, and return whether it was attached to another one.
+
+        Args:
+            member: `TENANT` or `NAMESPACE`.
+            name: The name of the tenant or namespace.
+            group: The name of the group; None: to none.
+        """
+        groups = self.groups_of_tenants if member is Setting.TENANT else self.groups_of_namespaces
+        before = groups.get(name)
+        if before == group:
+            return False
         if self.tally is not None:
-            self.tally.attached(Setting.TENANT, self.groups_of_tenants, of_tenants)
-            self.tally.attached(Setting.NAMESPACE, self.groups_of_namespaces, of_namespaces)
-        self.groups_of_tenants, self.groups_of_namespaces = of_tenants, of_namespaces
+            self.tally.attached(member, name, before, group)
+        if before is not None:
+            self._members[before] -= 1
+            if not self._members[before]:
+                del self._members[before]
+        if group is None:
+            del groups[name]
+        else:
+            groups[name] = group
+            self._members[group] = self._members.get(group, 0) + 1
+        return True
+
+    def has_members(self, group: str) -> bool:
+        """Return whether a tenant or a namespace is attached to a resource group."""
+        return group in self._members
 
     def clear(self) -> None:
         """Take everything back: values and attachments."""
@@ -195,6 +219,7 @@ class Policies:
             self.tally.clear()
         self.groups_of_namespaces.clear()
         self.groups_of_tenants.clear()
+        self._members.clear()
         self._values.clear()
         self._levels.clear()
         if self.tenants is not None:
@@ -206,7 +231,8 @@ class Policies:
             about: {setting: named.copy() for setting, named in settings.items()}
             for about, settings in self._values.items()
         }
-        other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), values)
+        members = dict(self._members)
+        other = Policies(dict(self.groups_of_namespaces), dict(self.groups_of_tenants), members, values)
         other._levels = {about: tuple(other._written(about)) for about in values}
         other.tally = None if self.tally is None else self.tally.copy()
         other.tenants = None if self.tenants is None else self.tenants.copy()

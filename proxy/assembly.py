@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -451,8 +451,10 @@ class Proxy:
         rules = [block.rule() for block in blocks]
         blocklist, slices = self.engine.blocklist, self.engine.slices
         needless = dict[int, Block]()
+        files = [file]
 
         def compare(before: FilePolicies) -> tuple[FileDifference, FileChange]:
+            files.append(before)
             were = self.reloader.config.blocks
             needless.update(enumerate(were))
             return difference(FileContent(before, were), FileContent(file, blocks)), blocklist.compare(rules)
@@ -485,11 +487,20 @@ class Proxy:
                 others_chosen = config.metrics_limits != self.reloader.config.metrics_limits
                 return self._take_brokers(config) or limits_changed or blocks_changed or others_chosen
             finally:  # the values of an unchanged file are garbage now, of a changed one the table alone
-                slices.run(Work.MEMORY, letting_go(values))
+                slices.run(Work.MEMORY, letting_go(values, *self._attachments_of_others(files)))
                 if needless:  # in a later turn: `Reloader.config` is the other one then
                     slices.run(Work.MEMORY, letting_go(needless), later=True)
 
         return take
+
+    def _attachments_of_others(self, files: Iterable[FilePolicies]) -> Iterator[dict[str, str]]:
+        """Yield the attachments to resource groups of the files that are not in force."""
+        in_force = self.service.file
+        for file in files:
+            for name in ("groups_of_tenants", "groups_of_namespaces"):
+                table = getattr(file, name)
+                if table and table is not getattr(in_force, name):
+                    yield table
 
     def _take_brokers(self, config: Config) -> bool:
         """Put the brokers in force, and return whether they are other ones."""

@@ -105,12 +105,10 @@ class Layers:
         """Return all values of one layer."""
         return self._written[layer]
 
-    def attach(self, of_tenants: dict[str, str], of_namespaces: dict[str, str]) -> None:
-        """Attach each tenant and namespace to its resource group."""
-        policies = self.policies
-        self._regrouped |= _differing(Setting.TENANT, policies.groups_of_tenants, of_tenants)
-        self._regrouped |= _differing(Setting.NAMESPACE, policies.groups_of_namespaces, of_namespaces)
-        policies.attach(of_tenants, of_namespaces)
+    def attach(self, member: Setting, name: str, group: str | None) -> None:
+        """Attach a tenant or a namespace to a resource group; None: to none."""
+        if self.policies.attach(member, name, group):
+            self._regrouped.add((member, name))
 
     def changes(self) -> list[Change]:
         """Return the targets with another value, and the names with another resource group, than at the last call."""
@@ -180,10 +178,6 @@ class Layers:
                 continue
             return value
         return None
-
-
-def _differing(setting: Setting, before: Mapping[str, str], after: Mapping[str, str]) -> set[tuple[Setting, str]]:
-    return {(setting, name) for name, _ in before.items() ^ after.items()}
 
 
 def file_policies(limits: Limits, subscribe: tuple[int, int] | None) -> FilePolicies:

@@ -741,9 +741,11 @@ class PolicyService(PolicyState):
             if not changed and self.attaches_as(file):
                 return seen, None, []
             over = [meaning for target, value in changed.items() for meaning in self.meanings_over(target, value)]
-            size = len(changed) + len(file.groups_of_tenants) + len(file.groups_of_namespaces)
-            laying = self._laying(size, lambda contents: contents.lay_file(file, changed, over))
-            return seen, laying, [changed, over]
+            regrouped = self.regrouped(file)
+            file = self.file if self.attaches_as(file) else file  # whose tables stay, and are not freed
+            size = len(changed) + len(regrouped)
+            laying = self._laying(size, lambda contents: contents.lay_file(file, changed, over, regrouped))
+            return seen, laying, [changed, over, regrouped]
 
     def _laying(self, size: int, lay: Callable[[PolicyState], None]) -> _Laying:
         """Return how `size` values come into force: a large change is laid into a copy of the contents beforehand."""

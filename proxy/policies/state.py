@@ -5,9 +5,9 @@ in place, a large one in a copy that replaces the state in one step. The functio
 that one part of a resource group, or one limit, changes and everything else stays.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from limiter.levels import About, Setting
 from limiter.names import EACH, MOST_FORMS, PatternForm, form_of, is_pattern
 from limiter.policies import Policies, PolicyTarget, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit, rate
+from proxy.bulk import keys_of
 from proxy.config.sources import cut
 from proxy.policies.bodies import (
     NO_LIMIT,
@@ -36,6 +37,9 @@ from proxy.policies.bodies import (
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, parts_of, rate_key, setting_of, tenant_of
 from proxy.policies.layers import FilePolicies, Layers, check_dynamic, dynamic_target, dynamic_value
 from proxy.policies.store import Store
+
+_MEMBERS: Final = {"tenant": Setting.TENANT, "namespace": Setting.NAMESPACE}
+"""The settings of those that may be attached to a resource group, by the word in the keys of attachments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,10 @@ class PolicyState:
         """Return the names of all resource groups."""
         return self._others.groups | self.groups_of_file()
 
+    def has_group(self, name: str) -> bool:
+        """Return whether there is a resource group of this name."""
+        return name in self._others.groups or name in self.groups_of_file()
+
     def groups_of_file(self) -> frozenset[str]:
         """Return the names of the resource groups in the file."""
         return self._others.file.groups
@@ -115,8 +123,7 @@ class PolicyState:
 
     def is_attached(self, group: str) -> bool:
         """Return whether a tenant or namespace is attached to a group."""
-        policies = self.layers.policies
-        return group in {*policies.groups_of_tenants.values(), *policies.groups_of_namespaces.values()}
+        return self.layers.policies.has_members(group)
 
     def attaches_as(self, file: FilePolicies) -> bool:
         """Return whether a file has the same groups and attachments as the file that holds."""
@@ -155,12 +162,11 @@ class PolicyState:
 
     def lay(self, meanings: Iterable[Meaning]) -> None:
         """Put these policies in force."""
-        is_attaching = False
         for meaning in meanings:
             key, kept = meaning.key, meaning.kept
             if key.kind is PolicyKind.ATTACHMENT:
                 _put(self._others.attached[key.setting], key.name, kept)
-                is_attaching = True
+                self._lay_attachment(key.setting, key.name)
             elif key.kind is PolicyKind.DYNAMIC:
                 _put(self._others.dynamic, key.name, kept)
                 self._lay_dynamic(dynamic_target(key.name))
@@ -168,8 +174,6 @@ class PolicyState:
                 (self._others.groups.discard if kept is None else self._others.groups.add)(key.name)
             for layer, target, value in meaning.values:
                 self.layers.put(layer, target, value)
-        if is_attaching:
-            self._lay_attachments()
 
     def meanings_over(self, target: PolicyTarget, file: Value | None) -> Iterator[Meaning]:
         """Yield the run-time values of a target, read again under the file's new value.
@@ -186,8 +190,25 @@ class PolicyState:
                 kept = self.store.read(key)
                 yield Meaning(key, kept, ((layer, target, _value(layer, target, key, kept, file)),))
 
+    def regrouped(self, file: FilePolicies) -> list[tuple[str, str]]:
+        """Return the tenants and namespaces that a file attaches otherwise than the file that holds, each as two words.
+
+        Any thread may call this, while the state does not change.
+        """
+        before = self._groups_in(self._others.file)
+        return [
+            (member, name)
+            for member, after in self._groups_in(file).items()
+            for name in keys_of(before[member], after)
+            if before[member].get(name) != after.get(name)
+        ]
+
     def lay_file(
-        self, file: FilePolicies, changed: Mapping[PolicyTarget, Value | None], over: Iterable[Meaning] = ()
+        self,
+        file: FilePolicies,
+        changed: Mapping[PolicyTarget, Value | None],
+        over: Iterable[Meaning] = (),
+        regrouped: Sequence[tuple[str, str]] | None = None,
     ) -> None:
         """Put another file's policies in force.
 
@@ -195,22 +216,31 @@ class PolicyState:
             file: The groups and attachments of a file; its values are not looked at.
             changed: The targets whose value differs from the file before, with the new value.
             over: The meanings from `meanings_over`.
+            regrouped: What `regrouped` returns; None: it is found out here.
         """
+        regrouped = self.regrouped(file) if regrouped is None else regrouped
         self._others.file = replace(file, values={})
         for target, value in changed.items():
             self.layers.put(Layer.FILE, target, value)
         self.lay(over)
         for name in self._others.dynamic:
             self._lay_dynamic(dynamic_target(name))
-        self._lay_attachments()
+        for member, name in regrouped:
+            self._lay_attachment(member, name)
 
     def _lay_dynamic(self, target: PolicyTarget) -> None:
         file = self.layers.written(Layer.FILE, target)
         self.layers.put(Layer.DYNAMIC, target, dynamic_value(target, self._others.dynamic, file))
 
-    def _lay_attachments(self) -> None:
-        of_tenants = {**self._others.file.groups_of_tenants, **self._others.attached["tenant"]}
-        self.layers.attach(of_tenants, {**self._others.file.groups_of_namespaces, **self._others.attached["namespace"]})
+    def _lay_attachment(self, member: str, name: str) -> None:
+        group = self._others.attached[member].get(name)
+        if group is None:
+            group = self._groups_in(self._others.file)[member].get(name)
+        self.layers.attach(_MEMBERS[member], name, group)
+
+    @staticmethod
+    def _groups_in(file: FilePolicies) -> dict[str, Mapping[str, str]]:
+        return {"tenant": file.groups_of_tenants, "namespace": file.groups_of_namespaces}
 
 
 def _value(layer: Layer, target: PolicyTarget, key: PolicyKey, kept: str | None, file: Value | None) -> Value | None:

@@ -24,11 +24,13 @@ def test_the_digest_does_not_depend_on_the_way(puts: list[tuple[str, Rate | None
     policies = Policies(tally=tally)
     for name, one in puts:
         policies.put("publish", Setting.TENANT, name, None if one is None else Value(Limit(one), "rest"))
-        policies.attach({name: "gold"} if one else {}, {})
+        for each in {name, *policies.groups_of_tenants}:
+            policies.attach(Setting.TENANT, each, "gold" if one and each == name else None)
     now = {name: one for name, one in dict(puts).items() if one is not None}
     again = LimitTally(ALL)
     written = Policies(tally=again)
-    written.attach(dict(policies.groups_of_tenants), {})
+    for name, group in policies.groups_of_tenants.items():
+        written.attach(Setting.TENANT, name, group)
     for name, one in sorted(now.items()):
         written.put("publish", Setting.TENANT, name, Value(Limit(one), "file"))
     assert (tally.digest, tally.total) == (again.digest, again.total)

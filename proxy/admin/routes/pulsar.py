@@ -479,7 +479,7 @@ class ResourceGroupRest:
         key, name = _attachment(request), group_in(request)
 
         def to_attach() -> dict[PolicyKey, str | None]:
-            if name not in self._service.groups():
+            if not self._service.has_group(name):
                 raise RequestRefusedError(412, "ResourceGroup does not exist")
             return {key: name}
 
@@ -505,7 +505,7 @@ class ResourceGroupRest:
         kept = self._service.read(_group(name))
         if kept is not None and own_group(kept) is None:
             return read_body(kept, ResourceGroup)
-        if name not in self._service.groups():
+        if not self._service.has_group(name):
             raise RequestRefusedError(404, "ResourceGroup does not exist")
         return pulsar_group({about: self._limit((about, Setting.RESOURCE_GROUP, name)) for about in DIRECTIONS})
 
