@@ -281,6 +281,12 @@ class Policies:
             entry = within(entry, self.tenants._at(level, direction, identity))  # noqa: SLF001 - of the same class
         return entry
 
+    def of_operator_at(self, level: Level, direction: Direction, topic: Topic, client: Client) -> InForce | None:
+        """Return the limit of one level by the operator's values alone; None without one."""
+        if level.is_of_system is not topic.is_system:
+            return None
+        return self._at(level, direction, StreamIdentity(topic, client, self.group_of(topic)))
+
     def _at(self, level: Level, direction: Direction, identity: StreamIdentity) -> InForce | None:
         levels = self._levels.get(direction, ())
         return next((_at_level(written, direction, identity) for written in levels if written.level is level), None)

@@ -600,6 +600,9 @@ async function openLimit(limit) {
   await attempt("limit", async () => { await readLimit(); await refreshLimit(); });
 }
 
+// The value that a change begins with, of a limit that is not at work: the caller's layer alone is changed.
+const baseOf = (set) => isOperator() ? (set.own ?? set.beneath)?.limit ?? {} : set.limit;
+
 // Read the whole value in force, what it is from, and what is set for this limit alone.
 async function readLimit() {
   const limit = state.limit;
@@ -609,9 +612,10 @@ async function readLimit() {
   const target = value ? value.json.target && { direction, ...value.json.target } : targetOf(limit);
   const set = target && await unlessAbsent(ask("GET", "/sluice/limits", target));
   const whole = value?.json.limit ?? set?.json.limit ?? null;
+  const base = value?.json.base ?? (set && baseOf(set.json));
   if (limit !== state.limit) return;
   Object.assign(limit, {
-    target, whole, from: target && whole, values: value?.json.values ?? [],
+    target, whole, from: target && base, values: value?.json.values ?? [],
     origin: set?.json.origin ?? "", author: set?.json.author ?? "",
     condition: set ? { "If-Match": set.tag } : { "If-None-Match": "*" },
   });

@@ -98,12 +98,15 @@ class LimitTarget(TypedDict):
 class LimitValue(TypedDict):
     """The value of a limit at work, whole: in a fleet that of all members together.
 
-    `limit` is as the configuration writes it. `values` are those that are written for it, as `/sluice/explain` has
-    them: by the limit's own name, a pattern, a plan, or a wider setting. `target` is the narrowest setting for it; null
-    if a token for some tenants may not set it.
+    `limit` is the value in force, as the configuration writes it. `base` is the value that a change by the caller
+    begins with: an operator's is the value that holds by operators' values alone, empty without one, and a tenant's is
+    `limit`. `values` are those that are written for it, as `/sluice/explain` has them: by the limit's own name, a
+    pattern, a plan, or a wider setting. `target` is the narrowest setting for it; null if a token for some tenants may
+    not set it.
     """
 
     limit: Section
+    base: Section
     values: list[ExplainedValue]
     target: LimitTarget | None
 
@@ -221,8 +224,10 @@ class LimiterRest:
         identity = StreamIdentity(topic, client, policies.group_of(topic))
         own = scope.name if level.is_of_addresses else naming(identity)  # a limit of IPv6 is that of a whole /64
         may_set = tenants is None or tenant_of(setting, own) in tenants
+        base = policies.of_operator_at(level, scope.direction, topic, client) if tenants is None else in_force
         return {
             "limit": section_of(scope.direction, in_force.limit),
+            "base": section_of(scope.direction, base.limit) if base else {},
             "values": [*explain_level(self._service, scope.direction, level, topic, client).lines],
             "target": {"setting": setting, "name": own} if may_set else None,
         }

@@ -7,7 +7,7 @@ for each of `CLIENT_PARTS`.
 import heapq
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import Any, TypedDict
+from typing import Any, TypedDict, overload
 
 from aiohttp import web
 
@@ -86,9 +86,16 @@ class ShownLimit(TypedDict):
 
 
 class HoldingLimit(ShownLimit):
-    """The limit that holds at a target, and those that it hides there."""
+    """The limit that holds at a target, and those that it hides there.
+
+    `own` is the value in the layer whose ETag the answer has; null if nothing is set there. `beneath` is the
+    operator's value in the layers beneath: of a tenant's own layer all operators' layers, of an operator's those of
+    global policies, dynamic configuration and the file.
+    """
 
     hidden: list[ShownLimit]
+    own: ShownLimit | None
+    beneath: ShownLimit | None
     shares: ShownShares | None
 
 
@@ -183,11 +190,24 @@ class LimitsRest:
         if value is None:
             return refusal(404, f"nothing is set for {cut(' '.join(part for part in target if part))}")
         hidden = hidden_at(layers, target)
-        written = [layers.written(layer, target) for layer in (Layer.TENANT, *OF_OPERATOR) if layer.origin in hidden]
-        others = [_shown(target, other, self._author(request, target, other), _nothing) for other in written if other]
-        shown = self._shown(request, target, value)
-        answer: HoldingLimit = {**shown, "hidden": others, "shares": self._in_force.shares()}
-        return tagged(web.json_response(answer), self._service.read(key_of(target, max(layer, layer_of(request)))))
+        written = [layers.written(each, target) for each in (Layer.TENANT, *OF_OPERATOR) if each.origin in hidden]
+        layer = max(layer, layer_of(request))
+        beneath = (layers.written(each, target) for each in OF_OPERATOR if each < layer)
+        answer: HoldingLimit = {
+            **self._shown(request, target, value),
+            "hidden": [self._written(request, target, other) for other in written if other],
+            "own": self._written(request, target, layers.written(layer, target)),
+            "beneath": self._written(request, target, next(filter(None, beneath), None)),
+            "shares": self._in_force.shares(),
+        }
+        return tagged(web.json_response(answer), self._service.read(key_of(target, layer)))
+
+    @overload
+    def _written(self, request: web.Request, target: PolicyTarget, value: Value) -> ShownLimit: ...
+    @overload
+    def _written(self, request: web.Request, target: PolicyTarget, value: Value | None) -> ShownLimit | None: ...
+    def _written(self, request: web.Request, target: PolicyTarget, value: Value | None) -> ShownLimit | None:
+        return value and _shown(target, value, self._author(request, target, value), _nothing)
 
     def _author(self, request: web.Request, target: PolicyTarget, value: Value) -> str:
         return author_shown(request, author_of(self._service, target, value.origin), value.origin)

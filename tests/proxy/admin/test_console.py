@@ -223,6 +223,27 @@ async def test_value_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Pa
     assert (status, shown["limit"], shown["target"]) == (200, {"messages": 7}, None)
 
 
+async def test_change_begins_with_the_value_of_the_caller(make_admin, tokens: Path) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    let_open(admin, "persistent://acme/shop/a", 1)
+    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+    acme, ops = ({"Authorization": f"Bearer {token}"} for token in (ACME, OPS))
+    assert (await admin.ask("PUT", path, headers=acme, json={"messages": 2}))[0] == 200
+    shown = [(await value_of(admin, "namespace", "acme/shop", token))[1] for token in (OPS, ACME)]
+    assert [(each["limit"], each["base"]) for each in shown] == [
+        ({"messages": 2}, {"messages": 5}),
+        ({"messages": 2}, {"messages": 2}),
+    ]
+    _, set_here = await admin.ask("GET", path, headers=ops)
+    assert (set_here["own"], set_here["beneath"]["limit"]) == (None, {"messages": 5})
+    _, set_here = await admin.ask("GET", f"{path}&layer=tenant", headers=ops)
+    assert (set_here["own"]["limit"], set_here["own"]["author"]) == ({"messages": 2}, "acme")
+    _, set_here = await admin.ask("PUT", path, headers=ops, json={"messages": 9})
+    assert (set_here["own"]["limit"], set_here["beneath"]["limit"]) == ({"messages": 9}, {"messages": 5})
+    _, set_here = await admin.ask("GET", path, headers=acme)
+    assert (set_here["own"]["limit"], set_here["beneath"]["limit"]) == ({"messages": 2}, {"messages": 9})
+
+
 async def test_request_for_another_process_is_refused(make_admin, tokens: Path) -> None:
     admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
     allowed = {"Authorization": f"Bearer {OPS}"}

@@ -334,16 +334,48 @@ async def test_tenant_takes_its_own_value_back(page: Page, live: LiveAdmin) -> N
     assert not [key for key in live.state().kept if "acme/shop" in str(key)]
 
 
-async def test_value_of_a_tenant_that_stays_is_said(page: Page, live: LiveAdmin) -> None:
-    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
-    headers = {"Authorization": f"Bearer {ACME}", "Content-Type": "application/json"}
-    assert (await asyncio.to_thread(live.ask, "PUT", path, b'{"messages": "2/h"}', **headers)).status == 200
+SHOP = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+
+
+async def set_limit(live: LiveAdmin, token: str, body: str, path: str = SHOP) -> None:
+    """Set a limit by another caller than the page."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    assert (await asyncio.to_thread(live.ask, "PUT", path, body.encode(), **headers)).status == 200
+
+
+async def test_operator_changes_its_own_value_beside_a_tenants(page: Page, live: LiveAdmin) -> None:
+    await set_limit(live, ACME, '{"messages": "2/h"}')
     await sign_in(page, OPS)
     await open_limit(page, "acme/shop", "namespace")
     assert "from namespace acme/shop (tenant, by acme)" in await text(page, "#limit-note")
+    assert await page.value("document.getElementById('change-messages').value") == "5/h"
+    stays = "The tenant's own value, messages 2/h, mode enforce, stays: the stricter of both holds."
     await page.click("#raise")
     effect = await text(page, "#effect")
-    assert effect.startswith("From messages 2/h, mode enforce to messages 4/h, mode enforce.")
+    assert effect.startswith("From messages 5/h, mode enforce to messages 10/h, mode enforce.")
+    assert effect.endswith(stays)
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed')")
+    assert messages_of(live, "acme/shop") == "10 enforce"
+    await page.click("#observe")
+    effect = await text(page, "#effect")
+    assert effect.startswith("From messages 10/h, mode enforce to messages 10/h, mode observe.")
+    assert effect.endswith(stays)
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.includes('mode observe')")
+    assert messages_of(live, "acme/shop") == "10 observe"
+    await page.click("#raise")
+    assert "From messages 10/h, mode observe to messages 20/h, mode observe." in await text(page, "#effect")
+
+
+async def test_operator_without_a_value_begins_with_none(page: Page, live: LiveAdmin) -> None:
+    await set_limit(live, OPS, "null")
+    await set_limit(live, ACME, '{"messages": "2/h"}')
+    await sign_in(page, OPS)
+    await open_limit(page, "acme/shop", "namespace")
+    await page.write("#change-messages", "4/h")
+    effect = await text(page, "#effect")
+    assert effect.startswith("From no limit to messages 4/h, mode enforce.")
     assert effect.endswith("The tenant's own value, messages 2/h, mode enforce, stays: the stricter of both holds.")
 
 
