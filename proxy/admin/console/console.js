@@ -752,7 +752,7 @@ function showEffect() {
   const change = before === after ? `No change yet: ${before}` : `From ${before} to ${after}`;
   const whole = limit.isShared ? ", for all members together" : "";
   setText(at("effect"), [`${change}${whole}.`, withinOf(limit), ...(before === after ? [] : staysOf(limit))].filter(Boolean).join(" "));
-  at("apply").disabled = before === after;
+  at("apply").disabled = before === after || Boolean(limit.isChanging);
 }
 
 // What stays as it is beside a change, and so decides on what it does.
@@ -791,12 +791,13 @@ function outcome(dialog, text) {
   setText(at(dialog).querySelector(".outcome"), text);
 }
 
-async function attempt(dialog, work) {
+async function attempt(dialog, work, onRefusal = () => {}) {
   try {
     await work();
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     outcome(dialog, error.message);
+    onRefusal();
   }
 }
 
@@ -823,21 +824,27 @@ async function openTakeBack() {
 
 async function applyLimit(event) {
   event.preventDefault();
-  const { from, condition } = state.limit;
-  if (!from || at("apply").disabled) return;
   const limit = state.limit;
+  const { from, condition } = limit;
+  if (!from || at("apply").disabled) return;
   const to = wanted();
+  limit.isChanging = at("apply").disabled = true;
   await attempt("limit", async () => {
     await ask("PUT", "/sluice/limits", limit.target, { body: to, headers: condition });
     await readLimit();
     await refreshLimit();
     outcome("limit", `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`);
   });
+  limit.isChanging = false;
+  showEffect();
 }
 
 // ---- Blocks, kicks and the drain
 
-async function openBlock(stream) {
+// What each dialog does: another object from one choice, or one opening, to the next.
+const chosen = { block: null, kick: null, confirm: null };
+
+function openBlock(stream) {
   const narrowed = (kind, its) => ({ body: { kind, name: its, topic: stream.topic }, query: { topic: stream.topic, search: its }, text: `${kind} ${its} on this topic`, most: "at most " });
   const choices = [{ body: { kind: "topic", name: stream.topic }, query: { topic: stream.topic }, text: `topic ${shortTopic(stream.topic)}` }];
   if (stream.producer_name) choices.unshift(narrowed("producer", stream.producer_name));
@@ -848,50 +855,65 @@ async function openBlock(stream) {
   offer("block", choices, chooseBlock);
 }
 
-function offer(dialog, choices, choose) {
+function offer(dialog, choices, chooseIt) {
   const legend = at(`${dialog}-choices`).firstElementChild;
   at(`${dialog}-choices`).replaceChildren(legend, ...choices.map((choice) => {
     const label = element("label");
     const radio = element("input");
     Object.assign(radio, { type: "radio", name: dialog, required: true });
-    radio.addEventListener("change", () => choose(choice));
+    radio.addEventListener("click", () => chooseIt(choice)); // a second click asks again, where there was no answer
     const text = element("span");
     text.append(name(choice.text));
     label.append(radio, text);
     return label;
   }));
-  state[dialog] = null;
+  chosen[dialog] = null;
   at(`${dialog}-apply`).disabled = true;
   setText(at(`${dialog}-effect`), `Choose what to ${dialog}; its effect is shown here first.`);
   outcome(dialog, "");
   at(dialog).showModal();
 }
 
-async function chooseBlock(choice) {
-  state.block = choice;
-  await attempt("block", async () => {
-    const { totals } = (await ask("GET", "/sluice/streams", { ...choice.query, limit: 0 })).json;
-    if (state.block !== choice) return;
-    setText(at("block-effect"), `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.${isInFleet() ? blocksElsewhere() : ""}`);
-    at("block-apply").disabled = false;
+// Show the effect of a choice. The button is for the choice whose effect is shown, and for none before that.
+async function choose(dialog, choice, effectOf) {
+  chosen[dialog] = choice;
+  at(`${dialog}-apply`).disabled = true;
+  setText(at(`${dialog}-effect`), "Counting…");
+  outcome(dialog, "");
+  await attempt(dialog, async () => {
+    const effect = await effectOf();
+    if (chosen[dialog] !== choice) return;
+    setText(at(`${dialog}-effect`), effect);
+    at(`${dialog}-apply`).disabled = false;
+  }, () => {
+    if (chosen[dialog] === choice) setText(at(`${dialog}-effect`), "The effect is not known: choose again.");
   });
 }
+
+// Do what a form's button says: once, however often it is pressed. After a refusal it may be pressed again.
+async function apply(event, dialog, work) {
+  event.preventDefault();
+  const press = at(`${dialog}-apply`);
+  const choice = chosen[dialog];
+  if (press.disabled) return;
+  press.disabled = true;
+  await attempt(dialog, work, () => { if (chosen[dialog] === choice) press.disabled = false; });
+}
+
+const chooseBlock = (choice) => choose("block", choice, async () => {
+  const { totals } = (await ask("GET", "/sluice/streams", { ...choice.query, limit: 0 })).json;
+  return `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.${isInFleet() ? blocksElsewhere() : ""}`;
+});
 
 const blocksElsewhere = () => state.fleet?.policies
   ? " The other members block it as well; their streams are not counted here."
   : " The other members do not block it, as no topic carries it to them.";
 
-async function applyBlock(event) {
-  event.preventDefault();
-  const choice = state.block;
-  if (!choice) return;
-  await attempt("block", async () => {
-    const { json } = await ask("POST", "/sluice/blocks", {}, { body: { ...choice.body, reason: at("block-reason").value } });
-    at("block-apply").disabled = true;
-    outcome("block", `Blocked. ${plural(json.ended.connections, "connection")} and ${plural(json.ended.streams, "stream")} ended.`);
-    await refreshOperators();
-  });
-}
+const applyBlock = (event) => apply(event, "block", async () => {
+  const { json } = await ask("POST", "/sluice/blocks", {}, { body: { ...chosen.block.body, reason: at("block-reason").value } });
+  outcome("block", `Blocked. ${ended(json.ended)} ended.`);
+  await refreshOperators();
+});
 
 function openKick(stream) {
   const tenant = stream.topic.split("/")[2];
@@ -910,41 +932,27 @@ function openKick(stream) {
 
 const ended = ({ connections, streams }) => `${plural(connections, "connection")} and ${plural(streams, "stream")}`;
 
-async function chooseKick(choice) {
-  state.kick = choice;
-  await attempt("kick", async () => {
-    const { json } = await ask("POST", "/sluice/kick", { ...choice.query, dry_run: 1 });
-    if (state.kick !== choice) return;
-    setText(at("kick-effect"), `${ended(json)} of ${visible(choice.text)} end now; clients may come again at once.${isInFleet() ? " Those at other members stay: kick them on the pages of these." : ""}`);
-    at("kick-apply").disabled = false;
-  });
-}
+const chooseKick = (choice) => choose("kick", choice, async () => {
+  const { json } = await ask("POST", "/sluice/kick", { ...choice.query, dry_run: 1 });
+  return `${ended(json)} of ${visible(choice.text)} end now; clients may come again at once.${isInFleet() ? " Those at other members stay: kick them on the pages of these." : ""}`;
+});
 
-async function applyKick(event) {
-  event.preventDefault();
-  const choice = state.kick;
-  if (!choice) return;
-  await attempt("kick", async () => {
-    const { json } = await ask("POST", "/sluice/kick", choice.query);
-    at("kick-apply").disabled = true;
-    outcome("kick", `Kicked. ${ended(json)} ended.`);
-  });
-}
+const applyKick = (event) => apply(event, "kick", async () => {
+  const { json } = await ask("POST", "/sluice/kick", chosen.kick.query);
+  outcome("kick", `Kicked. ${ended(json)} ended.`);
+});
 
 function confirmed(title, effect, press, work) {
   setText(at("confirm-title"), title);
   setText(at("confirm-effect"), effect);
   setText(at("confirm-apply"), press);
   at("confirm-apply").disabled = false;
+  chosen.confirm = work;
   outcome("confirm", "");
-  at("confirm-form").onsubmit = (event) => {
-    event.preventDefault();
-    at("confirm-apply").disabled = true;
-    attempt("confirm", async () => {
-      outcome("confirm", await work());
-      if (isOperator()) await refreshOperators();
-    });
-  };
+  at("confirm-form").onsubmit = (event) => apply(event, "confirm", async () => {
+    outcome("confirm", await work());
+    if (isOperator()) await refreshOperators();
+  });
   at("confirm").showModal();
 }
 

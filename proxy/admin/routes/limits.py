@@ -207,7 +207,7 @@ class LimitsRest:
     @overload
     def _written(self, request: web.Request, target: PolicyTarget, value: Value | None) -> ShownLimit | None: ...
     def _written(self, request: web.Request, target: PolicyTarget, value: Value | None) -> ShownLimit | None:
-        return value and _shown(target, value, self._author(request, target, value), _nothing)
+        return None if value is None else _shown(target, value, self._author(request, target, value), _nothing)
 
     def _author(self, request: web.Request, target: PolicyTarget, value: Value) -> str:
         return author_shown(request, author_of(self._service, target, value.origin), value.origin)

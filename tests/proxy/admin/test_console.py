@@ -224,6 +224,7 @@ async def test_value_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Pa
 
 
 async def test_change_begins_with_the_value_of_the_caller(make_admin, tokens: Path) -> None:
+    tokens.write_text(tokens.read_text().replace("access: read", "access: write"))
     admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
     let_open(admin, "persistent://acme/shop/a", 1)
     path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"

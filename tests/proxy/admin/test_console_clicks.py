@@ -469,6 +469,86 @@ async def test_kick_shows_its_effect_before(page: Page, live: LiveAdmin) -> None
     assert live.admin.engine.counters.kicked == {"connections": 1, "streams": 2}
 
 
+BETWEEN = """(() => {{
+  const real = window.fetch;
+  let release;
+  const until = new Promise((resolve) => {{ release = resolve; }});
+  window.release = () => {{ window.fetch = real; release(); }};
+  window.sent = [];
+  window.fetch = (url, options) => {{
+    const line = `${{options.method}} ${{url}}`;
+    if (!line.includes({part})) return real(url, options);
+    window.sent.push(line);
+    return {answer};
+  }};
+}})()"""
+HELD_BACK = "until.then(() => real(url, options))"
+REFUSED_NOW = "Promise.resolve(new Response('{\"reason\": \"too many requests\"}', {status: 429}))"
+
+
+async def come_between(page: Page, part: str, answer: str) -> None:
+    """Answer requests with a part in their line in another way, until `release()` in the page."""
+    await page.value(BETWEEN.format(part=json.dumps(part), answer=answer))
+
+
+async def click_choice(page: Page, dialog: str, text_of_it: str) -> None:
+    """Choose what to block or to kick."""
+    label = f"[...document.querySelectorAll('#{dialog}-choices label')]"
+    await page.value(f"{label}.find((each) => each.innerText.startsWith({json.dumps(text_of_it)})).id = 'wanted'")
+    await page.click("#wanted")
+    await page.value("document.getElementById('wanted').removeAttribute('id')")
+
+
+@pytest.mark.parametrize(
+    ("dialog", "button", "counting"),
+    [("block", 1, "GET /sluice/streams?address"), ("kick", 2, "POST /sluice/kick?address")],
+)
+async def test_button_is_for_the_choice_whose_effect_is_shown(
+    page: Page, live: LiveAdmin, dialog: str, button: int, counting: str
+) -> None:
+    await sign_in(page, OPS)
+    await page.click(f"#streams tbody td:last-child button:nth-of-type({button})")
+    for answer, shown in ((HELD_BACK, "Counting"), (REFUSED_NOW, "The effect is not known: choose again.")):
+        await click_choice(page, dialog, "topic")
+        await page.until(f"!document.getElementById('{dialog}-apply').disabled")
+        assert "topic acme/shop" in await text(page, f"#{dialog}-effect")
+        await come_between(page, counting, answer)
+        await click_choice(page, dialog, "address")
+        await page.until(f"document.getElementById('{dialog}-effect').innerText.startsWith('{shown}')")
+        assert await page.value(f"document.getElementById('{dialog}-apply').disabled")
+        await page.value("release()")
+    await click_choice(page, dialog, "address")
+    await page.until(f"!document.getElementById('{dialog}-apply').disabled")
+    assert "address 192.0.2." in await text(page, f"#{dialog}-effect")
+    assert await text(page, f"#{dialog} .outcome") == ""
+    assert not live.state().in_force.blocks
+
+
+async def test_second_press_sends_no_second_request(page: Page, live: LiveAdmin) -> None:
+    live.admin.engine.sessions.add(Client())
+    await sign_in(page, OPS)
+    await page.click("#streams tbody td:last-child button:nth-of-type(2)")
+    await click_choice(page, "kick", "topic")
+    await page.until("!document.getElementById('kick-apply').disabled")
+    await come_between(page, "POST /sluice/kick", HELD_BACK)
+    await page.value("for (const each of [1, 2]) at('kick-form').requestSubmit()")
+    assert len(await page.value("sent")) == 1
+    await page.value("release()")
+    await page.until("document.querySelector('#kick .outcome').innerText.startsWith('Kicked')")
+    await page.press("Escape")
+    await open_limit(page, "acme/shop", "namespace")
+    await page.click("#raise")
+    await come_between(page, "PUT /sluice/limits", HELD_BACK)
+    await page.click("#apply")
+    await page.value("at('change').requestSubmit()")
+    await page.value("refreshLimit()")
+    assert await page.value("document.getElementById('apply').disabled")
+    assert len(await page.value("sent")) == 1
+    await page.value("release()")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed')")
+    assert messages_of(live, "acme/shop") == "10 enforce"
+
+
 async def test_token_of_a_tenant_kicks_its_topic_and_itself(page: Page) -> None:
     await sign_in(page, ACME)
     buttons = await page.value("[...document.querySelectorAll('#streams tbody button')].map((each) => each.innerText)")
