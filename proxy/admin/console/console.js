@@ -584,47 +584,68 @@ function showDrain(drain) {
 
 // ---- One limit
 
+const NOT_READ = { whole: null, from: null, target: null, values: [], source: "", author: "", takesBack: "", condition: {} };
+const NOT_SEEN = { streams: null, waiting: 0, isShared: false };
+
 // By its level and name alone, of a limit that is not at work; the proxy knows the target of one that is.
 const settingName = ({ level, name: its }) => level === "exempt" ? ""
   : ["topic", "subscription"].includes(level) ? its.replace(/-partition-\d+$/, "") : its;
-const targetOf = (limit) => ({ direction: limit.direction, setting: limit.level, name: settingName(limit) });
+const targetOf = (limit) => ({ setting: limit.level, name: settingName(limit) });
 
-async function openLimit(limit) {
-  state.limit = { ...limit, from: null };
-  setText(at("limit-title"), `${limitName(limit)}, ${limit.direction}`);
+async function openLimit({ direction, level, name: its }) {
+  state.limit = { direction, level, name: its, value: NOT_READ, use: NOT_SEEN, hour: [], hourAt: -STEP_MS, isChanging: false };
+  setText(at("limit-title"), `${limitName(state.limit)}, ${direction}`);
   tables.neighbours.show([], () => "");
   for (const id of ["limit-note", "neighbours-note", "chart-note", "effect"]) setText(at(id), "");
   at("change").hidden = true;
   outcome("limit", "");
   at("limit").showModal();
-  await attempt("limit", async () => { await readLimit(); await refreshLimit(); });
+  await attempt("limit", refreshLimit);
 }
 
 // The value that a change begins with, of a limit that is not at work: the caller's layer alone is changed.
 const baseOf = (set) => isOperator() ? (set.own ?? set.beneath)?.limit ?? {} : set.limit;
 
-// Read the whole value in force, what it is from, and what is set for this limit alone.
+// The layer whose value at the target the caller may take back: its own, or for an operator a tenant's.
+function takenBackOf({ own, origin, hidden }) {
+  if (own) return isOperator() ? "rest" : "tenant";
+  return isOperator() && [origin, ...hidden.map((each) => each.origin)].includes("tenant") ? "tenant" : "";
+}
+
+// The whole value in force, what it is from, and what is set for this limit alone.
+async function valueOf({ direction, level, name: its }) {
+  const value = await unlessAbsent(ask("GET", "/sluice/limiters/value", { direction, level, name: its }));
+  const named = value ? value.json.target : targetOf({ level, name: its });
+  let target = named && { direction, setting: named.setting, name: named.name };
+  let set = null;
+  try {
+    set = target && await unlessAbsent(ask("GET", "/sluice/limits", target));
+  } catch (error) {
+    if (error.status !== 403) throw error;
+    target = null; // a limit of roles, addresses …, and the token is a tenant's
+  }
+  const whole = value?.json.limit ?? set?.json.limit ?? null;
+  return {
+    whole, target, from: target && (value?.json.base ?? (set && baseOf(set.json))), values: value?.json.values ?? [],
+    source: set?.json.origin ?? "", author: set?.json.author ?? "", takesBack: set ? takenBackOf(set.json) : "",
+    condition: set ? { "If-Match": set.tag } : { "If-None-Match": "*" },
+  };
+}
+
 async function readLimit() {
   const limit = state.limit;
   if (!limit) return; // the dialog was closed meanwhile
-  const { direction, level, name: its } = limit;
-  const value = await unlessAbsent(ask("GET", "/sluice/limiters/value", { direction, level, name: its }));
-  const target = value ? value.json.target && { direction, ...value.json.target } : targetOf(limit);
-  const set = target && await unlessAbsent(ask("GET", "/sluice/limits", target));
-  const whole = value?.json.limit ?? set?.json.limit ?? null;
-  const base = value?.json.base ?? (set && baseOf(set.json));
-  if (limit !== state.limit) return;
-  Object.assign(limit, {
-    target, whole, from: target && base, values: value?.json.values ?? [],
-    origin: set?.json.origin ?? "", author: set?.json.author ?? "",
-    condition: set ? { "If-Match": set.tag } : { "If-None-Match": "*" },
-  });
-  at("change").hidden = !limit.from;
-  if (!limit.from) return;
-  for (const key of FIELDS) fieldOf(key).value = shownPart(key, limit.from[key]);
-  at("change-mode").value = limit.from.mode ?? "enforce";
+  const before = limit.value;
+  const value = await valueOf(limit);
+  if (limit !== state.limit || limit.value !== before) return; // or another look has read it
+  limit.value = value;
+  const { from, takesBack } = value;
+  at("change").hidden = !from;
+  if (!from) return;
+  for (const key of FIELDS) fieldOf(key).value = shownPart(key, from[key]);
+  at("change-mode").value = from.mode ?? "enforce";
   at("change-mode").querySelector("option:last-child").disabled = limit.direction !== "publish";
-  at("take-back").hidden = !(limit.origin === "tenant" || (limit.origin === "rest" && isOperator()));
+  at("take-back").hidden = !takesBack;
   showEffect();
 }
 
@@ -638,17 +659,16 @@ async function unlessAbsent(asking) {
 }
 
 // The values that are written for the limit and hold, each with its setting, name, layer and plan.
-function sourceOf(limit) {
-  const holders = limit.values.filter((value) => value.state === "holds");
-  if (!holders.length) return limit.origin ? `set by ${word(limit.origin)}${byAuthor(limit)}` : "";
+function sourceOf({ values: written, source, author, target }) {
+  const byAuthor = author ? `, by ${visible(author)}` : "";
+  const holders = written.filter((value) => value.state === "holds");
+  if (!holders.length) return source ? `set by ${word(source)}${byAuthor}` : "";
   const shown = holders.map(({ setting, name: its, origin, plan }) => {
-    const isOwn = setting === limit.target?.setting && its === limit.target.name && origin === limit.origin;
-    return `${`${word(setting)} ${visible(shortTopic(its))}`.trim()} (${word(origin)}${plan ? `, plan ${visible(plan)}` : ""}${isOwn ? byAuthor(limit) : ""})`;
+    const isOwn = setting === target?.setting && its === target.name && origin === source;
+    return `${`${word(setting)} ${visible(shortTopic(its))}`.trim()} (${word(origin)}${plan ? `, plan ${visible(plan)}` : ""}${isOwn ? byAuthor : ""})`;
   });
   return `from ${shown.join(" and ")}`;
 }
-
-const byAuthor = ({ author }) => author ? `, by ${visible(author)}` : "";
 
 // What a change here is for: the limit may have its value from a pattern, a plan or a wider setting.
 function reachOf({ target, from }) {
@@ -666,6 +686,10 @@ async function limiterOf({ direction, level, name: its }) {
 async function refreshLimit() {
   const limit = state.limit;
   if (!limit) return;
+  if (limit.value === NOT_READ) {
+    await readLimit();
+    outcome("limit", ""); // why it could not be read before
+  }
   const { direction, level, name: its } = limit;
   const found = await limiterOf(limit);
   const { json } = await ask("GET", "/sluice/streams", { direction, level, name: its, limit: 50 });
@@ -681,16 +705,16 @@ async function refreshLimit() {
   const share = found ? found.in_force.share_messages ?? found.in_force.share_bytes : null;
   const inForce = found && values(found.in_force.messages_per_s, found.in_force.bytes_per_s);
   const here = !found ? "Not at work now"
-    : share === null ? `${inForce} in force, ${found.mode}` : `${inForce} in force in this member, its share of ${wholeOf(limit.whole)}`;
-  setText(at("limit-note"), `${[here, sourceOf(limit), reachOf(limit)].filter(Boolean).join("; ")}.`);
-  Object.assign(limit, { under, waiting: found?.waiting_streams ?? 0, isShared: share !== null });
+    : share === null ? `${inForce} in force, ${found.mode}` : `${inForce} in force in this member, its share of ${wholeOf(limit.value.whole)}`;
+  setText(at("limit-note"), `${[here, sourceOf(limit.value), reachOf(limit.value)].filter(Boolean).join("; ")}.`);
+  limit.use = { streams: under.streams, waiting: found?.waiting_streams ?? 0, isShared: share !== null };
   showEffect();
   showChart(limit, json.monotonic_ms);
 }
 
 // The proxy keeps a sample of each minute of the last hour. Since its latest one, the page has its own of each look.
 async function readHour(limit, now) {
-  if (now - (limit.hourAt ?? -STEP_MS) < STEP_MS) return;
+  if (now - limit.hourAt < STEP_MS) return;
   const { direction, level, name: its } = limit;
   const { json } = await ask("GET", "/sluice/limiters/history", { direction, level, name: its });
   limit.hourAt = now;
@@ -699,7 +723,7 @@ async function readHour(limit, now) {
 }
 
 function showChart(limit, now) {
-  const hour = (limit.hour ?? []).filter((sample) => now - sample.at < HOUR_MS);
+  const hour = limit.hour.filter((sample) => now - sample.at < HOUR_MS);
   const since = hour.at(-1)?.at ?? -Infinity;
   const known = [...hour, ...(state.histories.get(keyOf(limit)) ?? []).filter((sample) => sample.at > since)];
   const first = known[0]?.at ?? now;
@@ -720,7 +744,7 @@ const fieldOf = (key) => at(`change-${key.replace("_", "-")}`);
 const isOfBytes = (key) => key.endsWith("bytes");
 
 function wanted() {
-  const body = { ...state.limit.from };
+  const body = { ...state.limit.value.from };
   for (const key of FIELDS) {
     const text = fieldOf(key).value.trim();
     if (shownPart(key, text) === shownPart(key, body[key])) continue;
@@ -742,22 +766,22 @@ function wholeOf(section) {
 }
 
 const isOne = (count) => count === 1 ? "is" : "are";
-const withinOf = ({ under, waiting }) => under
-  ? `${plural(under.streams, "stream")} of this process ${isOne(under.streams)} within it, ${number(waiting)} of them waiting now.` : "";
+const withinOf = ({ streams, waiting }) => streams === null ? ""
+  : `${plural(streams, "stream")} of this process ${isOne(streams)} within it, ${number(waiting)} of them waiting now.`;
 
 function showEffect() {
   const limit = state.limit;
-  if (!limit?.from) return;
-  const [before, after] = [wholeOf(limit.from), wholeOf(wanted())];
+  if (!limit?.value.from) return;
+  const [before, after] = [wholeOf(limit.value.from), wholeOf(wanted())];
   const change = before === after ? `No change yet: ${before}` : `From ${before} to ${after}`;
-  const whole = limit.isShared ? ", for all members together" : "";
-  setText(at("effect"), [`${change}${whole}.`, withinOf(limit), ...(before === after ? [] : staysOf(limit))].filter(Boolean).join(" "));
-  at("apply").disabled = before === after || Boolean(limit.isChanging);
+  const whole = limit.use.isShared ? ", for all members together" : "";
+  setText(at("effect"), [`${change}${whole}.`, withinOf(limit.use), ...(before === after ? [] : staysOf(limit))].filter(Boolean).join(" "));
+  at("apply").disabled = before === after || limit.isChanging;
 }
 
 // What stays as it is beside a change, and so decides on what it does.
-function* staysOf({ values, isShared }) {
-  const own = isOperator() && values.find((value) => value.origin === "tenant" && value.state === "holds");
+function* staysOf({ value: { values: written }, use: { isShared } }) {
+  const own = isOperator() && written.find((value) => value.origin === "tenant" && value.state === "holds");
   if (own) yield `The tenant's own value, ${wholeOf(own.limit)}, stays: the stricter of both holds.`;
   if (isShared && state.fleet && !state.fleet.policies) {
     yield "The change is made in this member alone, as no topic carries it to others. Make it in each; until then the lowest value holds.";
@@ -801,21 +825,18 @@ async function attempt(dialog, work, onRefusal = () => {}) {
   }
 }
 
-// The value that holds once the one that is set is taken back: a tenant's own is above all that operators set.
-const below = ({ origin, hidden }) => hidden.find((each) => each.origin !== "tenant" && each.origin !== origin);
-
 async function openTakeBack() {
   const limit = state.limit;
   await attempt("limit", async () => {
-    const query = { ...limit.target, layer: limit.origin === "tenant" ? "tenant" : "rest" };
-    const { json, tag } = await ask("GET", "/sluice/limits", query);
+    const query = { ...limit.value.target, layer: limit.value.takesBack };
+    const set = await unlessAbsent(ask("GET", "/sluice/limits", query));
     if (limit !== state.limit) return;
-    if (json.origin !== limit.origin) { await readLimit(); return outcome("limit", "It has changed meanwhile: nothing of this is set any more."); }
-    const next = below(json);
-    const to = next ? `${wholeOf(next.limit)}, the value of the ${word(next.origin)}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
-    const by = json.author ? `, set by ${visible(json.author)}` : "";
-    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${wholeOf(json.limit)}${by} to ${to}. ${withinOf(limit)}`, "Take back", async () => {
-      const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": tag } });
+    if (!set?.json.own) { await readLimit(); return outcome("limit", "It has changed meanwhile: nothing of this is set any more."); }
+    const { own, beneath } = set.json;
+    const to = beneath ? `${wholeOf(beneath.limit)}, the value of the ${word(beneath.origin)}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
+    const by = own.author ? `, set by ${visible(own.author)}` : "";
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${wholeOf(own.limit)}${by} to ${to}. ${withinOf(limit.use)}`, "Take back", async () => {
+      const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
       if (limit === state.limit) { await readLimit(); await refreshLimit(); }
       return taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";
     });
@@ -825,12 +846,12 @@ async function openTakeBack() {
 async function applyLimit(event) {
   event.preventDefault();
   const limit = state.limit;
-  const { from, condition } = limit;
+  const { from, target, condition } = limit.value;
   if (!from || at("apply").disabled) return;
   const to = wanted();
   limit.isChanging = at("apply").disabled = true;
   await attempt("limit", async () => {
-    await ask("PUT", "/sluice/limits", limit.target, { body: to, headers: condition });
+    await ask("PUT", "/sluice/limits", target, { body: to, headers: condition });
     await readLimit();
     await refreshLimit();
     outcome("limit", `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`);

@@ -379,6 +379,34 @@ async def test_operator_without_a_value_begins_with_none(page: Page, live: LiveA
     assert effect.endswith("The tenant's own value, messages 2/h, mode enforce, stays: the stricter of both holds.")
 
 
+async def open_unread(page: Page, level: str, name: str) -> None:
+    """Open the dialog of a limit whose value cannot be changed, and wait for its note."""
+    await page.value(f"void openLimit({json.dumps({'direction': 'publish', 'level': level, 'name': name})})")
+    await page.until("document.getElementById('limit-note').innerText.length > 0")
+
+
+async def test_limit_that_a_tenant_may_not_change_is_shown(page: Page) -> None:
+    await sign_in(page, ACME)
+    await open_unread(page, "role", "billing")
+    assert await text(page, "#limit-note") == "Not at work now; an operator's token changes it."
+    assert await text(page, "#limit .outcome") == ""
+    assert await page.value("document.getElementById('change').hidden")
+    await page.until("state.looks > 2")
+
+
+async def test_limit_is_read_at_a_later_look_after_a_refusal(page: Page) -> None:
+    await sign_in(page, OPS)
+    await page.until("!state.isLooking")
+    await come_between(page, "GET /sluice/limiters/value", REFUSED_NOW)
+    await page.click("#limits tbody button.link")
+    await page.until("document.querySelector('#limit .outcome').innerText === 'too many requests'")
+    await page.until("document.getElementById('problem').innerText === 'too many requests'")
+    await page.value("release()")
+    await page.until("document.getElementById('effect').innerText.includes('within it')")
+    assert await page.value("document.getElementById('change-messages').value") == "5/h"
+    await page.until("document.querySelector('#limit .outcome').innerText === ''")
+
+
 async def test_limit_has_the_hour_before_the_page_was_opened(page: Page, live: LiveAdmin) -> None:
     history = live.admin.history
 
@@ -483,7 +511,7 @@ BETWEEN = """(() => {{
   }};
 }})()"""
 HELD_BACK = "until.then(() => real(url, options))"
-REFUSED_NOW = "Promise.resolve(new Response('{\"reason\": \"too many requests\"}', {status: 429}))"
+REFUSED_NOW = 'Promise.resolve(new Response(\'{"reason": "too many requests"}\', {status: 429}))'
 
 
 async def come_between(page: Page, part: str, answer: str) -> None:
