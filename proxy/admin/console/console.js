@@ -112,7 +112,7 @@ function scaled(rate, factor) {
     const parts = amount * longer;
     if (parts % (2n * period) === 0n && parts / (2n * period) <= MOST_TOKENS) return { ...rate, amount: parts / (2n * period), period: longer };
   }
-  return 2n * period <= LONGEST_PERIOD && rateText({ ...rate, period: 2n * period }) ? { ...rate, period: 2n * period } : null;
+  return 2n * period <= LONGEST_PERIOD ? { ...rate, period: 2n * period } : null;
 }
 
 const atLeastOne = (tokens) => tokens > 1n ? tokens : 1n;
@@ -797,8 +797,9 @@ function scale(factor) {
     const before = readRate(text, isOfBytes(key));
     if (!before) return outcome("limit", `${word(key)} ${visible(text)} is no rate, as ${isOfBytes(key) ? "10MB/s" : "500/s or 30/min"}: nothing was changed.`);
     const after = scaled(before, factor);
-    if (!after) return outcome("limit", `${word(key)} ${visible(text)}: ${factor < 1 ? "half" : "twice"} of that cannot be written as a rate; nothing was changed.`);
-    changed.set(key, rateText(after));
+    const written = after && rateText(after);
+    if (!written) return outcome("limit", `${word(key)} ${visible(text)}: ${factor < 1 ? "half" : "twice"} of that cannot be written as a rate; nothing was changed.`);
+    changed.set(key, written);
     const burst = fieldOf(`burst_${key}`.replace("burst_peak_", "burst_"));
     if (KINDS.includes(key) && after.period !== before.period && !burst.value.trim()) {
       // The default is a part of the period's worth: a longer period would let more come at once.

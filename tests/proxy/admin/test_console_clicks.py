@@ -271,12 +271,14 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
 async def test_rate_without_a_half_is_refused_and_said(page: Page, live: LiveAdmin) -> None:
     await sign_in(page, OPS)
     await open_limit(page, "acme/shop", "namespace")
-    for written, problem in (
-        ("1/20000d", "half of that cannot be written"),
-        ("0.5/s", "is no rate, as 500/s or 30/min"),
+    for written, button, problem in (
+        ("1/20000d", "#lower", "half of that cannot be written"),
+        ("0.5/s", "#lower", "is no rate, as 500/s or 30/min"),
+        ("5/0.5ms", "#raise", "twice of that cannot be written"),
+        ("6/0.5ms", "#lower", "half of that cannot be written"),
     ):
         await page.write("#change-messages", written)
-        await page.click("#lower")
+        await page.click(button)
         assert problem in await text(page, "#limit .outcome")
         assert await page.value("document.getElementById('change-messages').value") == written
     await page.write("#change-messages", "2/h")
