@@ -584,13 +584,14 @@ function showDrain(drain) {
 
 // ---- One limit
 
-const NOT_READ = { whole: null, from: null, target: null, values: [], source: "", author: "", takesBack: "", condition: {} };
+const NOT_READ = { whole: null, from: null, target: null, reach: "", values: [], source: "", author: "", takesBack: "", condition: {} };
 const NOT_SEEN = { streams: null, waiting: 0, isShared: false };
 
 // By its level and name alone, of a limit that is not at work; the proxy knows the target of one that is.
 const settingName = ({ level, name: its }) => level === "exempt" ? ""
   : ["topic", "subscription"].includes(level) ? its.replace(/-partition-\d+$/, "") : its;
-const targetOf = (limit) => ({ setting: limit.level, name: settingName(limit) });
+const reachOfName = (limit) => limit.level === "exempt" ? "each topic" : settingName(limit) === limit.name ? "this limit" : "each partition";
+const targetOf = (limit) => ({ setting: limit.level, name: settingName(limit), reach: reachOfName(limit) });
 
 async function openLimit({ direction, level, name: its }) {
   state.limit = { direction, level, name: its, value: NOT_READ, use: NOT_SEEN, hour: [], hourAt: -STEP_MS, isChanging: false };
@@ -626,7 +627,7 @@ async function valueOf({ direction, level, name: its }) {
   }
   const whole = value?.json.limit ?? set?.json.limit ?? null;
   return {
-    whole, target, from: target && (value?.json.base ?? (set && baseOf(set.json))), values: value?.json.values ?? [],
+    whole, target, reach: named?.reach, from: target && (value?.json.base ?? (set && baseOf(set.json))), values: value?.json.values ?? [],
     source: set?.json.origin ?? "", author: set?.json.author ?? "", takesBack: set ? takenBackOf(set.json) : "",
     condition: set ? { "If-Match": set.tag } : { "If-None-Match": "*" },
   };
@@ -670,11 +671,14 @@ function sourceOf({ values: written, source, author, target }) {
   return `from ${shown.join(" and ")}`;
 }
 
-// What a change here is for: the limit may have its value from a pattern, a plan or a wider setting.
-function reachOf({ target, from }) {
+// What a change here is for: the limit may have its value from a pattern, a plan or a wider setting, and be one of several.
+function reachOf({ target, from, reach }) {
   if (!target) return "an operator's token changes it";
   if (!from) return "no stream is within it, so that there is no value to change here";
-  return `a change here is for ${`${word(target.setting)} ${visible(shortTopic(target.name))}`.trim()} alone`;
+  const named = `${word(target.setting)} ${visible(shortTopic(target.name))}`.trim();
+  if (reach === "each partition") return `a change here is for ${named}, each of its partitions`;
+  if (reach === "each topic") return `a change here is for ${target.name ? `${named} on each topic, of any tenant` : "each of Pulsar's own topics, of any tenant"}`;
+  return `a change here is for ${named} alone`;
 }
 
 async function limiterOf({ direction, level, name: its }) {
@@ -693,8 +697,6 @@ async function refreshLimit() {
   const { direction, level, name: its } = limit;
   const found = await limiterOf(limit);
   const { json } = await ask("GET", "/sluice/streams", { direction, level, name: its, limit: 50 });
-  const under = level === "topic" && settingName(limit) !== its
-    ? (await ask("GET", "/sluice/streams", { direction, topic: settingName(limit), limit: 0 })).json.totals : json.totals;
   if (limit !== state.limit) return;
   measureStreams(json);
   json.streams.sort((one, other) => (other.rates?.[0] ?? 0) - (one.rates?.[0] ?? 0));
@@ -707,7 +709,7 @@ async function refreshLimit() {
   const here = !found ? "Not at work now"
     : share === null ? `${inForce} in force, ${found.mode}` : `${inForce} in force in this member, its share of ${wholeOf(limit.value.whole)}`;
   setText(at("limit-note"), `${[here, sourceOf(limit.value), reachOf(limit.value)].filter(Boolean).join("; ")}.`);
-  limit.use = { streams: under.streams, waiting: found?.waiting_streams ?? 0, isShared: share !== null };
+  limit.use = { streams: json.totals.streams, waiting: found?.waiting_streams ?? 0, isShared: share !== null };
   showEffect();
   showChart(limit, json.monotonic_ms);
 }
@@ -766,8 +768,11 @@ function wholeOf(section) {
 }
 
 const isOne = (count) => count === 1 ? "is" : "are";
-const withinOf = ({ streams, waiting }) => streams === null ? ""
-  : `${plural(streams, "stream")} of this process ${isOne(streams)} within it, ${number(waiting)} of them waiting now.`;
+function withinOf({ use: { streams, waiting }, value: { reach } }) {
+  if (streams === null) return "";
+  const [its, others] = reach === "this limit" ? ["it", ""] : ["the limit that is shown", "; the change is for others, too"];
+  return `${plural(streams, "stream")} of this process ${isOne(streams)} within ${its}, ${number(waiting)} of them waiting now${others}.`;
+}
 
 function showEffect() {
   const limit = state.limit;
@@ -775,13 +780,13 @@ function showEffect() {
   const [before, after] = [wholeOf(limit.value.from), wholeOf(wanted())];
   const change = before === after ? `No change yet: ${before}` : `From ${before} to ${after}`;
   const whole = limit.use.isShared ? ", for all members together" : "";
-  setText(at("effect"), [`${change}${whole}.`, withinOf(limit.use), ...(before === after ? [] : staysOf(limit))].filter(Boolean).join(" "));
+  setText(at("effect"), [`${change}${whole}.`, withinOf(limit), ...(before === after ? [] : staysOf(limit))].filter(Boolean).join(" "));
   at("apply").disabled = before === after || limit.isChanging;
 }
 
 // What stays as it is beside a change, and so decides on what it does.
 function* staysOf({ value: { values: written }, use: { isShared } }) {
-  const own = isOperator() && written.find((value) => value.origin === "tenant" && value.state === "holds");
+  const own = isOperator() && written.find((value) => value.origin === "tenant" && value.state !== "no limit"); // the narrowest
   if (own) yield `The tenant's own value, ${wholeOf(own.limit)}, stays: the stricter of both holds.`;
   if (isShared && state.fleet && !state.fleet.policies) {
     yield "The change is made in this member alone, as no topic carries it to others. Make it in each; until then the lowest value holds.";
@@ -836,7 +841,7 @@ async function openTakeBack() {
     const { own, beneath } = set.json;
     const to = beneath ? `${wholeOf(beneath.limit)}, the value of the ${word(beneath.origin)}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
     const by = own.author ? `, set by ${visible(own.author)}` : "";
-    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${wholeOf(own.limit)}${by} to ${to}. ${withinOf(limit.use)}`, "Take back", async () => {
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${wholeOf(own.limit)}${by} to ${to}. ${withinOf(limit)}`, "Take back", async () => {
       const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
       if (limit === state.limit) { await readLimit(); await refreshLimit(); }
       return taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";

@@ -5,11 +5,11 @@ A rate is the difference of a count in two answers, over the difference of their
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from aiohttp import web
 
-from limiter.levels import LEVEL_OF_WORD, Setting, StreamIdentity
+from limiter.levels import LEVEL_OF_WORD, Level, Setting, StreamIdentity, Topic
 from limiter.limiter import Limiter
 from limiter.token_bucket import DIRECTIONS, Direction, Mode
 from proxy.admin.handlers import (
@@ -88,11 +88,19 @@ class LimitHour(TypedDict):
     samples: list[ShownSample]
 
 
+Reach = Literal["this limit", "each partition", "each topic"]
+
+
 class LimitTarget(TypedDict):
-    """The setting and its name by which `/sluice/limits` sets a limit."""
+    """The setting and its name by which `/sluice/limits` sets a limit.
+
+    `reach`: the limits whose value the target gives, which may be more than this one: that of each partition of the
+    topic, or that of each topic with such streams, of any tenant.
+    """
 
     setting: Setting
     name: str
+    reach: Reach
 
 
 class LimitValue(TypedDict):
@@ -229,8 +237,16 @@ class LimiterRest:
             "limit": section_of(scope.direction, in_force.limit),
             "base": section_of(scope.direction, base.limit) if base else {},
             "values": [*explain_level(self._service, scope.direction, level, topic, client).lines],
-            "target": {"setting": setting, "name": own} if may_set else None,
+            "target": {"setting": setting, "name": own, "reach": _reach(level, topic)} if may_set else None,
         }
+
+
+def _reach(level: Level, topic: Topic) -> Reach:
+    """Return the limits whose value the narrowest setting of a level gives, for a limit on this topic."""
+    named = level.settings[0].named
+    if any(part not in named and part.by not in named for part in level.limited):
+        return "each topic"
+    return "each partition" if level.is_of_one_topic and topic.full != topic.partitioned else "this limit"
 
 
 def _shown(limiter: Limiter, now: int) -> ShownLimiter:

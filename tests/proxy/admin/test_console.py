@@ -194,7 +194,7 @@ async def test_value_of_a_limit_is_whole_and_has_its_source(make_admin) -> None:
     status, shown = await value_of(admin, "tenant", "gold-1")
     whole = {"messages": "30/min", "burst_messages": 500, "peak_messages": "90/min"}
     assert (status, shown["limit"]) == (200, whole)
-    assert shown["target"] == {"setting": "tenant", "name": "gold-1"}
+    assert shown["target"] == {"setting": "tenant", "name": "gold-1", "reach": "this limit"}
     (value,) = shown["values"]
     assert (value["name"], value["origin"], value["plan"], value["state"]) == ("gold-*", "file", "gold", "holds")
     targets = {}
@@ -205,8 +205,12 @@ async def test_value_of_a_limit_is_whole_and_has_its_source(make_admin) -> None:
     ):
         status, shown = await value_of(admin, level, name)
         assert status == 200
-        targets[shown["target"]["setting"]] = shown["target"]["name"]
-    assert targets == {"topic": topic, "producer": "p", "address": "2001:db8::/64"}
+        targets[shown["target"]["setting"]] = (shown["target"]["name"], shown["target"]["reach"])
+    assert targets == {
+        "topic": (topic, "each partition"),
+        "producer": ("p", "each topic"),
+        "address": ("2001:db8::/64", "this limit"),
+    }
     assert (await value_of(admin, "tenant", "gold-2"))[0] == 404
 
 
@@ -223,9 +227,15 @@ async def test_value_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Pa
     assert (status, shown["limit"], shown["target"]) == (200, {"messages": 7}, None)
 
 
-async def test_change_begins_with_the_value_of_the_caller(make_admin, tokens: Path) -> None:
+@pytest.fixture
+def writers(tokens: Path) -> Path:
+    """The same tokens, all of which may change."""
     tokens.write_text(tokens.read_text().replace("access: read", "access: write"))
-    admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
+    return tokens
+
+
+async def test_change_begins_with_the_value_of_the_caller(make_admin, writers: Path) -> None:
+    admin: Admin = await make_admin(admin_access={"tokens": str(writers)}, limits=LIMITS)
     let_open(admin, "persistent://acme/shop/a", 1)
     path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
     acme, ops = ({"Authorization": f"Bearer {token}"} for token in (ACME, OPS))

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from limiter import levels
 from limiter.levels import Setting
 from limiter.limiter import Entry, Stream, StreamName
 from limiter.token_bucket import rate
@@ -60,7 +61,7 @@ def hold(admin: Admin, topic: str, number: int, producer_name: str = "p", role: 
     stream_name = StreamName("publish", name.tenant, name.namespace, name.full, number, producer_name)
     connection = Connection(number, f"192.0.2.{number}:40001", client_role=role)
     stream = Stream(stream_name, (), lambda _stream, _entry: None, connection)
-    admin.engine.registry.open(stream, name, now)
+    admin.engine.registry.open(stream, name, now, levels.Client(producer_name=producer_name))
     for _ in range(2):
         admin.engine.scheduler.hold(stream, Entry(b"x" * 100, 1, 100, 200, now), now)
     return stream
@@ -200,6 +201,9 @@ WIDE = {
         "slow-*": {"publish": {"messages": "1/s"}},
         "odd-*": {"publish": {"bytes": "1.2MB", "messages": "1/h"}},
     },
+    "producers": {"app": {"publish": {"messages": "9/h"}}},
+    "topics": {"persistent://acme/a/t": {"publish": {"messages": "8/h"}}},
+    "exempt": {"publish": {"messages": "7/h"}},
 }
 GOLD = "messages 30/min, burst messages 500, peak messages 90/min, mode enforce"
 CHANGED = [
@@ -264,6 +268,32 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
             await page.until(
                 f"document.getElementById('effect').innerText.startsWith('No change yet: {changed.after}.')"
             )
+            await page.press("Escape")
+            await page.until("!state.limit")
+
+
+async def test_change_of_more_than_the_limit_shown_is_said(wide: LiveAdmin, tmp_path: Path) -> None:
+    async def fill() -> None:
+        hold(wide.admin, "persistent://acme/a/t-partition-3", 91, "app")
+        hold(wide.admin, "persistent://acme/a/t-partition-4", 92, "app")
+        hold(wide.admin, "persistent://globex/a/t", 93, "app")
+        hold(wide.admin, "persistent://acme/a/__change_events", 94)
+
+    wide.run(fill())
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, wide.address)
+        for level, its, target, streams in (
+            ("producer", "app@persistent://acme/a/t", "producer app on each topic, of any tenant.", 2),
+            ("topic", "persistent://acme/a/t-partition-3", "topic acme/a/t, each of its partitions.", 1),
+            ("exempt", "persistent://acme/a/__change_events", "each of Pulsar's own topics, of any tenant.", 1),
+        ):
+            await page.value(f"void openLimit({json.dumps({'direction': 'publish', 'level': level, 'name': its})})")
+            await page.until("document.getElementById('effect').innerText.includes('within the limit that is shown')")
+            assert (await text(page, "#limit-note")).endswith(f"; a change here is for {target}")
+            effect = await text(page, "#effect")
+            assert f" {streams} stream{'s' if streams > 1 else ''} of this process " in effect
+            assert effect.endswith(" waiting now; the change is for others, too.")
             await page.press("Escape")
             await page.until("!state.limit")
 
@@ -368,6 +398,17 @@ async def test_operator_changes_its_own_value_beside_a_tenants(page: Page, live:
     assert messages_of(live, "acme/shop") == "10 observe"
     await page.click("#raise")
     assert "From messages 10/h, mode observe to messages 20/h, mode observe." in await text(page, "#effect")
+
+
+async def test_tenants_value_that_a_lower_one_hides_is_said(page: Page, live: LiveAdmin) -> None:
+    await set_limit(live, ACME, '{"messages": "4/h"}')
+    await set_limit(live, OPS, '{"messages": "2/h"}')
+    await sign_in(page, OPS)
+    await open_limit(page, "acme/shop", "namespace")
+    await page.write("#change-messages", "400/h")
+    effect = await text(page, "#effect")
+    assert effect.startswith("From messages 2/h, mode enforce to messages 400/h, mode enforce.")
+    assert effect.endswith("The tenant's own value, messages 4/h, mode enforce, stays: the stricter of both holds.")
 
 
 async def test_operator_without_a_value_begins_with_none(page: Page, live: LiveAdmin) -> None:
