@@ -849,18 +849,34 @@ async function openTakeBack() {
   });
 }
 
+// Set the value, unless another than the one that the change begins with holds by now: of a pattern, a plan or a wider
+// setting there is no tag to compare. Returns whether it was set.
+async function setLimit(limit, body) {
+  const { from, target, condition } = limit.value;
+  if (JSON.stringify((await valueOf(limit)).from) !== JSON.stringify(from)) return false;
+  try {
+    await ask("PUT", "/sluice/limits", target, { body, headers: condition });
+    return true;
+  } catch (error) {
+    if (error.status !== 412) throw error;
+    return false;
+  }
+}
+
 async function applyLimit(event) {
   event.preventDefault();
   const limit = state.limit;
-  const { from, target, condition } = limit.value;
+  const { from } = limit.value;
   if (!from || at("apply").disabled) return;
   const to = wanted();
   limit.isChanging = at("apply").disabled = true;
   await attempt("limit", async () => {
-    await ask("PUT", "/sluice/limits", target, { body: to, headers: condition });
+    const isSet = await setLimit(limit, to);
+    if (limit !== state.limit) return;
+    outcome("limit", isSet ? `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`
+      : "It has changed meanwhile, and nothing was done. The value that holds now is shown.");
     await readLimit();
     await refreshLimit();
-    outcome("limit", `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`);
   });
   limit.isChanging = false;
   showEffect();

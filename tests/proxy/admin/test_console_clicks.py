@@ -116,6 +116,37 @@ def messages_of(live: LiveAdmin, name: str) -> str:
     return live.run(look())
 
 
+SHOP = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+
+
+async def set_limit(live: LiveAdmin, token: str, body: str, path: str = SHOP) -> None:
+    """Set a limit by another caller than the page."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    assert (await asyncio.to_thread(live.ask, "PUT", path, body.encode(), **headers)).status == 200
+
+
+BETWEEN = """(() => {{
+  const real = window.fetch;
+  let release;
+  const until = new Promise((resolve) => {{ release = resolve; }});
+  window.release = () => {{ window.fetch = real; release(); }};
+  window.sent = [];
+  window.fetch = (url, options) => {{
+    const line = `${{options.method}} ${{url}}`;
+    if (!line.includes({part})) return real(url, options);
+    window.sent.push(line);
+    return {answer};
+  }};
+}})()"""
+HELD_BACK = "until.then(() => real(url, options))"
+REFUSED_NOW = 'Promise.resolve(new Response(\'{"reason": "too many requests"}\', {status: 429}))'
+
+
+async def come_between(page: Page, part: str, answer: str) -> None:
+    """Answer requests with a part in their line in another way, until `release()` in the page."""
+    await page.value(BETWEEN.format(part=json.dumps(part), answer=answer))
+
+
 async def test_hostile_names_are_text_with_what_is_unseen_shown(page: Page) -> None:
     await sign_in(page, OPS)
     assert SEEN in await text(page, "#streams")
@@ -319,19 +350,63 @@ async def test_rate_without_a_half_is_refused_and_said(page: Page, live: LiveAdm
     assert messages_of(live, "acme/shop") == "2 enforce"
 
 
-async def test_change_that_came_between_is_not_overwritten(page: Page, live: LiveAdmin) -> None:
-    await sign_in(page, OPS)
-    await page.click("#limits tbody button.link")
-    await page.until("document.getElementById('effect').innerText.includes('are within it')")
-    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
-    headers = {"Authorization": f"Bearer {OPS}", "Content-Type": "application/json"}
-    answer = await asyncio.to_thread(live.ask, "PUT", path, b'{"messages": "6/h"}', **headers)
-    assert answer.status == 200
+async def is_not_overwritten(page: Page, value: str) -> None:
+    """Change a limit that another caller has changed meanwhile: its value is shown, and nothing is done."""
     await page.click("#lower")
     await page.click("#apply")
     await page.until("document.querySelector('#limit .outcome').innerText.length > 0")
+    assert (await text(page, "#limit .outcome")).startswith("It has changed meanwhile, and nothing was done.")
+    await page.until(f"document.getElementById('effect').innerText.startsWith('No change yet: messages {value},')")
+    assert await page.value("document.getElementById('change-messages').value") == value
+
+
+@pytest.mark.parametrize("before", ["", "PUT /sluice/limits"], ids=["shown", "sent"])
+async def test_change_that_came_between_is_not_overwritten(page: Page, live: LiveAdmin, before: str) -> None:
+    await sign_in(page, OPS)
+    await page.click("#limits tbody button.link")
+    await page.until("document.getElementById('effect').innerText.includes('are within it')")
+    if before:
+        await come_between(page, before, HELD_BACK)
+        await page.click("#lower")
+        await page.click("#apply")
+        await page.until("sent.length === 1")
+        await set_limit(live, OPS, '{"messages": "6/h"}')
+        await page.value("release()")
+        await page.until("document.querySelector('#limit .outcome').innerText.startsWith('It has changed meanwhile')")
+        await page.until("document.getElementById('change-messages').value === '6/h'")
+    else:
+        await set_limit(live, OPS, '{"messages": "6/h"}')
+        await is_not_overwritten(page, "6/h")
     assert messages_of(live, "acme/shop") == "6 enforce"
-    await asyncio.to_thread(live.ask, "DELETE", path, None, **headers)
+    await page.click("#lower")
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from messages 6/h')")
+    assert messages_of(live, "acme/shop") == "3 enforce"
+
+
+async def test_change_between_value_and_tag_is_not_overwritten(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await page.until("!state.isLooking")
+    await come_between(page, "GET /sluice/limits?", HELD_BACK)
+    await page.click("#limits tbody button.link")
+    await page.until("sent.length > 0")
+    await set_limit(live, OPS, '{"messages": "6/h"}')
+    await page.value("release()")
+    await page.until("document.getElementById('effect').innerText.includes('are within it')")
+    assert await page.value("document.getElementById('change-messages').value") == "5/h"
+    await is_not_overwritten(page, "6/h")
+    assert messages_of(live, "acme/shop") == "6 enforce"
+
+
+async def test_change_of_the_pattern_is_not_overwritten(wide: LiveAdmin, tmp_path: Path) -> None:
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, wide.address)
+        await open_limit(page, "slow-1")
+        path = "/sluice/limits?direction=publish&setting=tenant&name=slow-*"
+        await set_limit(wide, "", '{"messages": "10/s"}', path)
+        await is_not_overwritten(page, "10/s")
+        assert not [key for key in wide.state().kept if "slow-1" in str(key)]
 
 
 async def test_take_back_of_what_has_changed_meanwhile_is_refused(page: Page, live: LiveAdmin) -> None:
@@ -364,15 +439,6 @@ async def test_tenant_takes_its_own_value_back(page: Page, live: LiveAdmin) -> N
     await page.click("#confirm-apply")
     await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Taken back')")
     assert not [key for key in live.state().kept if "acme/shop" in str(key)]
-
-
-SHOP = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
-
-
-async def set_limit(live: LiveAdmin, token: str, body: str, path: str = SHOP) -> None:
-    """Set a limit by another caller than the page."""
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-    assert (await asyncio.to_thread(live.ask, "PUT", path, body.encode(), **headers)).status == 200
 
 
 async def test_operator_changes_its_own_value_beside_a_tenants(page: Page, live: LiveAdmin) -> None:
@@ -538,28 +604,6 @@ async def test_kick_shows_its_effect_before(page: Page, live: LiveAdmin) -> None
     await page.click("#kick-apply")
     await page.until("document.querySelector('#kick .outcome').innerText.startsWith('Kicked')")
     assert live.admin.engine.counters.kicked == {"connections": 1, "streams": 2}
-
-
-BETWEEN = """(() => {{
-  const real = window.fetch;
-  let release;
-  const until = new Promise((resolve) => {{ release = resolve; }});
-  window.release = () => {{ window.fetch = real; release(); }};
-  window.sent = [];
-  window.fetch = (url, options) => {{
-    const line = `${{options.method}} ${{url}}`;
-    if (!line.includes({part})) return real(url, options);
-    window.sent.push(line);
-    return {answer};
-  }};
-}})()"""
-HELD_BACK = "until.then(() => real(url, options))"
-REFUSED_NOW = 'Promise.resolve(new Response(\'{"reason": "too many requests"}\', {status: 429}))'
-
-
-async def come_between(page: Page, part: str, answer: str) -> None:
-    """Answer requests with a part in their line in another way, until `release()` in the page."""
-    await page.value(BETWEEN.format(part=json.dumps(part), answer=answer))
 
 
 async def click_choice(page: Page, dialog: str, text_of_it: str) -> None:
