@@ -16,6 +16,7 @@ const at = (id) => document.getElementById(id);
 const state = {
   token: "", caller: null, streams: null, limits: null, before: new Map(), rates: new Map(), histories: new Map(),
   absent: new Set(), limit: null, process: "", other: "", fleet: null, looks: 0, isPaused: false, timer: 0, isLooking: false, isAsked: false,
+  visit: 0, // one more from each holder of a token, or process, to the next: answers to the one before are dropped
 };
 
 // ---- Text
@@ -241,14 +242,12 @@ async function ask(method, path, query = {}, { body, headers = {} } = {}) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
-  let answer;
-  try {
-    answer = await fetch(`${path}${words.size ? "?" : ""}${words}`, options);
-  } catch {
-    throw new Refused(0, "The proxy does not answer.", 0);
-  }
+  const { visit } = state;
+  const answer = await fetch(`${path}${words.size ? "?" : ""}${words}`, options).catch(() => null);
+  const json = await answer?.json().catch(() => null);
+  if (visit !== state.visit) throw new Refused(0, "", 0);
+  if (!answer) throw new Refused(0, "The proxy does not answer.", 0);
   checkProcess(answer, method);
-  const json = await answer.json().catch(() => null);
   if (!answer.ok) {
     const reason = visible(json?.reason ?? `The proxy answered with ${answer.status}.`);
     throw new Refused(answer.status, reason, 1000 * Number(answer.headers.get("Retry-After") ?? 0));
@@ -267,6 +266,7 @@ async function look() {
   if (state.isLooking) return;
   state.isLooking = true;
   state.isAsked = false;
+  const { visit } = state;
   let wait = EVERY_MS;
   try {
     if (!state.caller) await enter();
@@ -275,11 +275,12 @@ async function look() {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     wait = Math.max(wait, error.retryMs);
+    if (visit !== state.visit) return; // the next one has the page
     if (error.status === 401 || (error.status === 403 && !state.caller)) leave(state.token ? error.message : "");
     else problem(error.message);
   } finally {
     state.isLooking = false;
-    if (state.caller || at("sign-in").hidden) state.timer = setTimeout(look, state.isAsked ? 0 : wait);
+    if (state.isAsked || state.caller || at("sign-in").hidden) state.timer = setTimeout(look, state.isAsked ? 0 : wait);
   }
 }
 
@@ -297,11 +298,15 @@ async function enter() {
 }
 
 function leave(reason) {
-  Object.assign(state, { token: "", caller: null, streams: null, limits: null, limit: null, process: "", other: "", fleet: null });
+  Object.assign(state, {
+    token: "", caller: null, streams: null, limits: null, limit: null, process: "", other: "", fleet: null, looks: 0, isAsked: false, visit: state.visit + 1,
+  });
   for (const table of [state.before, state.rates, state.histories, state.absent]) table.clear();
   for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
   for (const rows of Object.values(tables)) rows.show([], () => "");
-  at("overview").hidden = at("pause").hidden = at("leave").hidden = true;
+  for (const id of ["sums", "notices"]) at(id).replaceChildren();
+  for (const id of ["counted", "streams-note", "limits-note", "fleet-note", "blocks-note", "drain-note"]) setText(at(id), "");
+  for (const id of ["overview", "pause", "leave", "fleet", "blocks-part", "drain-part"]) at(id).hidden = true;
   setText(at("caller"), "");
   at("sign-in").hidden = false;
   at("token").focus();
@@ -945,12 +950,15 @@ async function apply(event, dialog, work) {
 
 const chooseBlock = (choice) => choose("block", choice, async () => {
   const { totals } = (await ask("GET", "/sluice/streams", { ...choice.query, limit: 0 })).json;
-  return `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.${isInFleet() ? blocksElsewhere() : ""}`;
+  return `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.${blocksElsewhere()}`;
 });
 
-const blocksElsewhere = () => state.fleet?.policies
-  ? " The other members block it as well; their streams are not counted here."
-  : " The other members do not block it, as no topic carries it to them.";
+function blocksElsewhere() {
+  if (!state.fleet) return ""; // it has not been read yet
+  return state.fleet.policies
+    ? " The other members block it as well; their streams are not counted here."
+    : " The other members do not block it, as no topic carries it to them.";
+}
 
 const applyBlock = (event) => apply(event, "block", async () => {
   const { json } = await ask("POST", "/sluice/blocks", {}, { body: { ...chosen.block.body, reason: at("block-reason").value } });

@@ -163,6 +163,29 @@ async def test_wrong_token_is_refused_and_asked_for_again(page: Page) -> None:
     await page.until("document.getElementById('problem').hidden")
 
 
+async def test_next_holder_of_a_token_sees_nothing_of_the_one_before(page: Page) -> None:
+    await sign_in(page, OPS)
+    await page.until("!document.getElementById('drain-part').hidden || !document.getElementById('blocks-part').hidden")
+    await page.until("!state.isLooking")
+    await come_between(page, "GET /sluice/limiters", HELD_BACK)
+    await page.until("sent.length > 0")
+    await page.click("#leave")
+    await page.value("release()")
+    await page.until("!state.isLooking")
+    assert await page.value("state.streams ?? state.limits ?? state.fleet") is None
+    assert await page.value("state.before.size + document.querySelectorAll('tbody tr').length") == 0
+    assert await text(page, "#problem") == ""
+    await page.write("#token", ACME)
+    await come_between(page, "GET /sluice/streams", HELD_BACK)
+    await page.press("Enter")
+    await page.until("sent.length > 0")
+    shown = await text(page, "body")
+    assert "acme: may change tenants acme" in shown
+    assert not [each for each in ("Held streams", "stream of", "3 held", "block", "Drain", "Fleet") if each in shown]
+    await page.value("release()")
+    await page.until(f"{HELD_ROWS} === 2")
+
+
 async def test_search_finds_by_topic_and_by_client(page: Page) -> None:
     await sign_in(page, OPS)
     assert await page.value(HELD_ROWS) == 3
@@ -833,7 +856,10 @@ async def test_page_acts_at_the_process_that_it_shows(tmp_path: Path) -> None:
         await page.press("Escape")
         await page.until("document.getElementById('problem').innerText.startsWith('sluice-1 has answered')")
         assert await page.violations() == []
+        await come_between(page, "GET /sluice/streams", HELD_BACK)
+        await page.until("sent.length > 0")
         await page.click("#go-on")
+        await page.value("release()")
         await page.until("document.getElementById('proxy').innerText.startsWith('sluice-1,')")
         await page.until("document.getElementById('problem').hidden && document.getElementById('go-on').hidden")
         service.choose(admins[2])
