@@ -94,7 +94,7 @@ _NAME_IN_PATH = re.compile(r"\{(\w+)\}")
 _ABOUT = (
     "Where GET is served, HEAD is, too. A path that is not served is a 404 and a method that is not a 405, each with a "
     "reason as all errors have one. Answers under /sluice/ name their process in the header Sluice-Process. A request "
-    "with this header is a 412 at any other process, and nothing is done."
+    "with this header is a 421 at any other process, and nothing is done; probes and the console's page are open."
 )
 
 

@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler
 
 from proxy.admin.auth import CALLER
 from proxy.admin.refusals import refusal
+from proxy.admin.tenant_scope import ALWAYS_OPEN
 
 PROCESS = "Sluice-Process"
 MISDIRECTED = 421
@@ -20,6 +21,8 @@ _OF_SLUICE = "/sluice/"
 
 class ProcessHeader:
     """Names the process in the answers of Sluice's own paths, and refuses requests that are meant for another one.
+
+    Requests of Pulsar's own paths are refused as well, also those that are passed on to the broker.
 
     Args:
         proxy_id: The id of the proxy.
@@ -31,9 +34,10 @@ class ProcessHeader:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let a request pass unless it is meant for another process."""
+        """Let a request pass unless it is meant for another process; so do probes and the console's page."""
         meant = request.headers.get(PROCESS, self.own)
-        if meant != self.own and request.path.startswith(_OF_SLUICE):
+        resource = request.match_info.route.resource
+        if meant != self.own and (resource is None or resource.canonical not in ALWAYS_OPEN):
             reason = f"nothing was done: this is the process {self.own}, and the request is meant for {meant[:200]}"
             return refusal(MISDIRECTED, reason)
         return await handler(request)

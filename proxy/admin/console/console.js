@@ -223,13 +223,14 @@ const idOf = (process) => visible(decodeURIComponent(process.split("/")[0]));
 function checkProcess(answer, method) {
   const process = answer.headers.get(PROCESS) ?? "";
   if (!state.process || process === state.process || (!process && !answer.ok)) return;
-  state.other = process || "another process";
-  const isDone = !process && method !== "GET"; // of an earlier Sluice, which does not look at the header
-  const done = isDone ? "It may have done what was asked for." : "Nothing was done.";
   const own = idOf(state.process);
-  if (process && idOf(process) === own) throw new Refused(0, `${own} has restarted since this page read from it. ${done} Go on with it: the page then reads all again.`, 0);
-  const other = process ? idOf(process) : "A process of another version";
-  throw new Refused(0, `${other} has answered, and this page is of ${own}: the address leads to several proxies. ${done} Open the console at the address of one proxy, in Kubernetes by kubectl port-forward pod/${own} 8080, or go on with the one that has answered.`, 0);
+  if (!process) {
+    const done = method === "GET" ? "" : " It is not known whether anything was done.";
+    throw new Refused(0, `The answer is not of this process, ${own}: something between it and this page has answered.${done}`, 0);
+  }
+  state.other = process;
+  if (idOf(process) === own) throw new Refused(0, `Another run of ${own} has answered: it has restarted since this page read from it, or two processes have this name. Nothing was done. Go on with it: the page then reads all again.`, 0);
+  throw new Refused(0, `${idOf(process)} has answered, and this page is of ${own}: the address leads to several proxies. Nothing was done. Open the console at the address of one proxy, in Kubernetes by kubectl port-forward to its pod, or go on with the one that has answered.`, 0);
 }
 
 async function ask(method, path, query = {}, { body, headers = {} } = {}) {
@@ -248,8 +249,8 @@ async function ask(method, path, query = {}, { body, headers = {} } = {}) {
   if (visit !== state.visit) throw new Refused(0, "", 0);
   if (!answer) throw new Refused(0, "The proxy does not answer.", 0);
   checkProcess(answer, method);
-  if (!answer.ok) {
-    const reason = visible(json?.reason ?? `The proxy answered with ${answer.status}.`);
+  if (!answer.ok || !json) {
+    const reason = visible(json?.reason ?? (answer.ok ? "The answer is not of Sluice." : `The proxy answered with ${answer.status}.`));
     throw new Refused(answer.status, reason, 1000 * Number(answer.headers.get("Retry-After") ?? 0));
   }
   return { json, tag: answer.headers.get("ETag"), process: answer.headers.get(PROCESS) ?? "" };
@@ -317,7 +318,7 @@ function problem(text) {
   at("problem").hidden = !text;
   setText(at("problem"), text);
   at("go-on").hidden = !state.other;
-  setText(at("go-on"), state.other.includes("/") ? `Go on with ${idOf(state.other)}` : "Go on with the one that has answered");
+  setText(at("go-on"), state.other && `Go on with ${idOf(state.other)}`);
 }
 
 // Read all again, from the process that answers.

@@ -262,9 +262,19 @@ async def test_request_for_another_process_is_refused(make_admin, tokens: Path) 
         own = answer.headers["Sluice-Process"]
     assert own == "p/boot"
     path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
-    for process, status in (("q/boot", 412), ("p/other", 412), (own, 200)):
+    for process, status in (("q/boot", 421), ("p/other", 421), (own, 200)):
         headers = {**allowed, "Sluice-Process": process}
         assert (await admin.ask("PUT", path, headers=headers, json={"messages": 4}))[0] == status
     assert len(admin.store.audited(10)) == 1
+    other = {**allowed, "Sluice-Process": "q/boot"}
+    for path, status in (
+        ("/admin/v2/namespaces/acme/shop/publishRate", 421),
+        ("/metrics", 421),
+        ("/none/such", 421),
+        ("/healthz", 200),
+        ("/console", 200),
+    ):
+        async with admin.client.get(path, headers=other) as answer:
+            assert (path, answer.status) == (path, status)
     async with admin.client.get("/sluice/caller") as answer:
         assert (answer.status, "Sluice-Process" in answer.headers) == (401, False)

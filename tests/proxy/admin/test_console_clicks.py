@@ -863,7 +863,9 @@ async def test_page_acts_at_the_process_that_it_shows(tmp_path: Path) -> None:
         await page.until("document.getElementById('proxy').innerText.startsWith('sluice-1,')")
         await page.until("document.getElementById('problem').hidden && document.getElementById('go-on').hidden")
         service.choose(admins[2])
-        await page.until("document.getElementById('problem').innerText.startsWith('sluice-1 has restarted since')")
+        await page.until(
+            "document.getElementById('problem').innerText.startsWith('Another run of sluice-1 has answered')"
+        )
         await page.click("#go-on")
         await page.until("document.getElementById('problem').hidden && !document.getElementById('overview').hidden")
         await page.click("#drain")
@@ -882,6 +884,28 @@ def has_value(proxy: Proxy, tenant: str, messages: int) -> bool:
     """Whether a limit of messages is set for a tenant by its own name."""
     value = proxy.service.layers.of_operator(("publish", Setting.TENANT, tenant))
     return value is not None and value.limit.messages == rate(messages)
+
+
+async def test_answer_of_another_program_is_not_taken(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await page.until("!state.isLooking")
+    page_of_another = "Promise.resolve(new Response('<h1>Sign in</h1>', {status: 200}))"
+    await come_between(page, "GET /sluice/streams", page_of_another)
+    not_its = "The answer is not of this process, p: something between it and this page has answered."
+    await page.until(f"document.getElementById('problem').innerText === '{not_its}'")
+    assert await page.value("document.getElementById('go-on').hidden")
+    await page.value("release()")
+    await page.until("document.getElementById('problem').hidden")
+    await page.click("#streams tbody td:last-child button")
+    await click_choice(page, "block", "topic")
+    await page.until("!document.getElementById('block-apply').disabled")
+    await come_between(page, "POST /sluice/blocks", page_of_another)
+    await page.click("#block-apply")
+    await page.until("document.querySelector('#block .outcome').innerText.length > 0")
+    outcome = await text(page, "#block .outcome")
+    assert outcome == f"{not_its} It is not known whether anything was done."
+    await page.value("release()")
+    assert not live.state().in_force.blocks
 
 
 async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ async def test_the_path_arrives_byte_for_byte(broker: FakeBroker, sluice: Front,
     assert broker.paths == [target]
 
 
+async def test_request_for_another_process_reaches_no_broker(broker: FakeBroker, sluice: Front) -> None:
+    for process, status, paths in (("q/boot", 421, []), ("p/boot", 200, [TENANTS])):
+        assert (await sluice.ask("GET", TENANTS, headers={"Sluice-Process": process}))[0] == status
+        assert broker.paths == paths
+
+
 @pytest.mark.parametrize(
     "target",
     [
