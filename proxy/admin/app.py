@@ -131,7 +131,8 @@ def admin_app(
     guards: Guards,
 ) -> web.Application:
     """Return the application of the admin address; the caller gives it an address."""
-    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look)
+    has_topic = parts.policy_topic is not None
+    in_force = LimitsInForce(parts.fleet, parts.states, parts.drain, readiness.look, has_policy_topic=has_topic)
     bounds, authenticator, forwarder = guards.bounds, guards.authenticator, parts.forwarder
     passing_on = [forwarder.unless_served] if forwarder else []
     process = ProcessHeader(parts.run.proxy_id, parts.run.boot_id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from limiter.limiter import Limiter
 from limiter.token_bucket import WHOLE, Rate
@@ -53,7 +53,9 @@ class ShownShares(TypedDict):
     """The shares in force in this member of a fleet.
 
     `state` is `granted` by a coordinator, `isolated` (cut off from it), or `none` before the first answer. `part` is
-    the part that a cut-off member keeps, a word of `fleet.isolated`; else null.
+    the part that a cut-off member keeps, a word of `fleet.isolated`; else null. `changes` tells where a change of a
+    limit or a block holds that this member is asked for: in the whole `fleet`, or in this `member` alone
+    (`policies.topic: none`).
     """
 
     fleet: str
@@ -61,6 +63,7 @@ class ShownShares(TypedDict):
     part: str | None
     since: str
     why: str
+    changes: Literal["fleet", "member"]
 
 
 class ShownDegraded(TypedDict):
@@ -100,6 +103,7 @@ class LimitsInForce:
         states: The degraded states.
         drain: Drains the process.
         on_look: Called when the degraded states are shown: has the brokers asked, for the next answer.
+        has_policy_topic: Whether a topic carries changes of policies to all members of the fleet.
     """
 
     def __init__(
@@ -108,7 +112,10 @@ class LimitsInForce:
         states: DegradedStates | None = None,
         drain: DrainService | None = None,
         on_look: Callable[[], None] = lambda: None,
+        *,
+        has_policy_topic: bool = False,
     ) -> None:
+        self._has_policy_topic = has_policy_topic
         self._on_look = on_look
         self._fleet = fleet
         self._states = states or DegradedStates()
@@ -126,6 +133,7 @@ class LimitsInForce:
             "part": shares.part or None,
             "since": since,
             "why": shares.why,
+            "changes": "fleet" if self._has_policy_topic else "member",
         }
 
     def degraded(self) -> list[ShownDegraded]:

@@ -38,6 +38,8 @@ Section = dict[str, str | int | bool]
 
 _UNITS = {"GiB": 1024**3, "GB": 1000**3, "MiB": 1024**2, "MB": 1000**2, "KiB": 1024, "KB": 1000}
 _NS_PER_MS = SPANS_NS["ms"]
+_MOST_EXACT = 2**53 - 1
+"""The largest number of RFC 8259's range in which all readers of JSON agree exactly."""
 _LONGEST_FIRST = sorted(SPANS_NS.items(), key=lambda span: -span[1])
 
 
@@ -91,7 +93,7 @@ def _part(kind: str, sustained: Rate, peak: Rate | None) -> Section:
     text = count_text if kind == "messages" else _bytes_text
     part: Section = {kind: text(sustained)}
     if peak or sustained.burst != rate(sustained.tokens, sustained.period_ns).burst:
-        part[f"burst_{kind}"] = sustained.burst if kind == "messages" else _size_text(sustained.burst)
+        part[f"burst_{kind}"] = _exact(sustained.burst) if kind == "messages" else _size_text(sustained.burst)
     if peak:
         part[f"peak_{kind}"] = text(peak)
     return part
@@ -103,13 +105,18 @@ def _bytes_text(value: Rate) -> str | int:
 
 def _size_text(size: int) -> str | int:
     unit = next((unit for unit, worth in _UNITS.items() if size % worth == 0), None)
-    return f"{size // _UNITS[unit]}{unit}" if unit else size
+    return f"{size // _UNITS[unit]}{unit}" if unit else _exact(size)
 
 
 def _per(amount: str, period_ns: int) -> str | int:
     if period_ns == NANOS_PER_SECOND:
-        return int(amount) if amount.isdigit() else amount
+        return _exact(int(amount)) if amount.isdigit() else amount
     return f"{amount}/{_span_text(period_ns)}"
+
+
+def _exact(value: int) -> str | int:
+    """Return a number as JSON has it; as text where readers of JSON, as browsers, would round it."""
+    return value if value <= _MOST_EXACT else str(value)
 
 
 def _span_text(period_ns: int) -> str:

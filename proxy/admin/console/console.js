@@ -791,10 +791,10 @@ function showEffect() {
 }
 
 // What stays as it is beside a change, and so decides on what it does.
-function* staysOf({ value: { values: written }, use: { isShared } }) {
+function* staysOf({ value: { values: written } }) {
   const own = isOperator() && written.find((value) => value.origin === "tenant" && value.state !== "no limit"); // the narrowest
   if (own) yield `The tenant's own value, ${wholeOf(own.limit)}, stays: the stricter of both holds.`;
-  if (isShared && state.fleet && !state.fleet.policies) {
+  if (state.streams?.shares?.changes === "member") {
     yield "The change is made in this member alone, as no topic carries it to others. Make it in each; until then the lowest value holds.";
   }
 }
@@ -827,13 +827,19 @@ function outcome(dialog, text) {
   setText(at(dialog).querySelector(".outcome"), text);
 }
 
+// Read what holds after a change. The change is done, whatever comes of this.
+async function afterwards(dialog, work) {
+  const done = at(dialog).querySelector(".outcome").textContent;
+  await attempt(dialog, work, (error) => outcome(dialog, `${done} What holds now could not be read: ${error.message}`));
+}
+
 async function attempt(dialog, work, onRefusal = () => {}) {
   try {
     await work();
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     outcome(dialog, error.message);
-    onRefusal();
+    onRefusal(error);
   }
 }
 
@@ -849,8 +855,8 @@ async function openTakeBack() {
     const by = own.author ? `, set by ${visible(own.author)}` : "";
     confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${wholeOf(own.limit)}${by} to ${to}. ${withinOf(limit)}`, "Take back", async () => {
       const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
-      if (limit === state.limit) { await readLimit(); await refreshLimit(); }
-      return taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";
+      outcome("confirm", taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.");
+      return async () => { if (limit === state.limit) { await readLimit(); await refreshLimit(); } };
     });
   });
 }
@@ -881,8 +887,7 @@ async function applyLimit(event) {
     if (limit !== state.limit) return;
     outcome("limit", isSet ? `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`
       : "It has changed meanwhile, and nothing was done. The value that holds now is shown.");
-    await readLimit();
-    await refreshLimit();
+    await afterwards("limit", async () => { await readLimit(); await refreshLimit(); });
   });
   limit.isChanging = false;
   showEffect();
@@ -951,20 +956,18 @@ async function apply(event, dialog, work) {
 
 const chooseBlock = (choice) => choose("block", choice, async () => {
   const { totals } = (await ask("GET", "/sluice/streams", { ...choice.query, limit: 0 })).json;
-  return `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.${blocksElsewhere()}`;
+  return `From not blocked to blocked: ${choice.most ?? ""}${plural(totals.streams, "stream")} of ${visible(choice.text)} end${totals.streams === 1 ? "s" : ""} now, ${number(totals.held_streams)} of them held; new ones are refused until it is unblocked.${BLOCKS_ELSEWHERE[state.streams?.shares?.changes] ?? ""}`;
 });
 
-function blocksElsewhere() {
-  if (!state.fleet) return ""; // it has not been read yet
-  return state.fleet.policies
-    ? " The other members block it as well; their streams are not counted here."
-    : " The other members do not block it, as no topic carries it to them.";
-}
+const BLOCKS_ELSEWHERE = {
+  fleet: " The other members block it as well; their streams are not counted here.",
+  member: " The other members do not block it, as no topic carries it to them.",
+};
 
 const applyBlock = (event) => apply(event, "block", async () => {
   const { json } = await ask("POST", "/sluice/blocks", {}, { body: { ...chosen.block.body, reason: at("block-reason").value } });
   outcome("block", `Blocked. ${ended(json.ended)} ended.`);
-  await refreshOperators();
+  await afterwards("block", refreshOperators);
 });
 
 function openKick(stream) {
@@ -1002,8 +1005,11 @@ function confirmed(title, effect, press, work) {
   chosen.confirm = work;
   outcome("confirm", "");
   at("confirm-form").onsubmit = (event) => apply(event, "confirm", async () => {
-    outcome("confirm", await work());
-    if (isOperator()) await refreshOperators();
+    const readAgain = await work();
+    await afterwards("confirm", async () => {
+      await readAgain?.();
+      if (isOperator()) await refreshOperators();
+    });
   });
   at("confirm").showModal();
 }
@@ -1012,7 +1018,7 @@ function openUnblock(block) {
   const { kind, name: its, topic, namespace } = block;
   confirmed(`Unblock ${kind} ${visible(its)}`, `From blocked since ${new Date(block.since).toLocaleString()} to not blocked. It has refused or ended ${number(block.hits)} so far.`, "Unblock", async () => {
     const { json } = await ask("DELETE", "/sluice/blocks", { kind, name: its, topic, namespace });
-    return visible(json.unblocked ? `Unblocked. ${json.note}` : "It was not blocked any more.");
+    outcome("confirm", visible(json.unblocked ? `Unblocked. ${json.note}` : "It was not blocked any more."));
   });
 }
 
@@ -1020,7 +1026,7 @@ async function openDrain() {
   const drain = (await ask("GET", "/sluice/drain")).json;
   confirmed("Drain this process", `From ${word(drain.phase)} to draining: ${plural(drain.connections, "connection")} with ${plural(drain.streams, "stream")} are asked to go on at other proxies, and /readyz is 503. The process runs on. A drain is not taken back.`, "Drain", async () => {
     const { json } = await ask("POST", "/sluice/drain");
-    return `Draining: ${word(json.phase)}.`;
+    outcome("confirm", `Draining: ${word(json.phase)}.`);
   });
 }
 

@@ -226,7 +226,7 @@ class LimiterRest:
         level, (topic, client) = LEVEL_OF_WORD[scope.level], found
         policies = self._service.layers.policies
         in_force = policies.in_force_at(level, scope.direction, topic, client)
-        if in_force is None:  # it was taken back a moment ago
+        if in_force is None or in_force.scope != scope:  # it was taken back, or the topic has another group, just now
             return None
         setting, naming, _ = level.lookups[0]
         identity = StreamIdentity(topic, client, policies.group_of(topic))

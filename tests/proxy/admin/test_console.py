@@ -227,6 +227,29 @@ async def test_value_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Pa
     assert (status, shown["limit"], shown["target"]) == (200, {"messages": 7}, None)
 
 
+async def test_value_of_a_group_that_was_left_is_not_found(make_admin) -> None:
+    groups = {group: {"publish": {"messages": messages}} for group, messages in (("few", 5), ("many", 9))}
+    admin: Admin = await make_admin(limits={"resource_groups": groups})
+    policies = admin.engine.registry.policies
+    policies.attach({}, {"acme/shop": "few"})
+    let_open(admin, "persistent://acme/shop/a", 1)
+    assert (await value_of(admin, "resource_group", "few"))[1]["target"]["name"] == "few"
+    policies.attach({}, {"acme/shop": "many"})
+    assert (await value_of(admin, "resource_group", "few"))[0] == 404
+
+
+async def test_numbers_that_browsers_round_are_texts(make_admin) -> None:
+    most = 2**63 - 1
+    limits = {"namespaces": {"acme/shop": {"publish_total": {"messages": 500, "bytes": most, "burst_bytes": most}}}}
+    admin: Admin = await make_admin(limits=limits)
+    let_open(admin, "persistent://acme/shop/a", 1)
+    shown = (await value_of(admin, "namespace", "acme/shop"))[1]["limit"]
+    assert shown == {"messages": 500, "bytes": str(most), "burst_bytes": str(most)}
+    path = "/sluice/limits?direction=publish&setting=namespace&name=acme/shop"
+    status, held = await admin.ask("PUT", path, json=shown | {"mode": "observe"})
+    assert (status, held["limit"]) == (200, shown | {"mode": "observe"})
+
+
 @pytest.fixture
 def writers(tokens: Path) -> Path:
     """The same tokens, all of which may change."""

@@ -687,6 +687,39 @@ async def test_second_press_sends_no_second_request(page: Page, live: LiveAdmin)
     assert messages_of(live, "acme/shop") == "10 enforce"
 
 
+async def test_change_that_is_done_is_said_though_a_look_is_refused(page: Page, live: LiveAdmin) -> None:
+    unread = "What holds now could not be read: too many requests"
+    await sign_in(page, OPS)
+    await open_limit(page, "acme/shop", "namespace")
+    await page.click("#raise")
+    await page.click("#pause")
+    await come_between(page, "GET /sluice/streams", REFUSED_NOW)
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.includes('could not be read')")
+    outcome = await text(page, "#limit .outcome")
+    assert outcome.startswith("Changed from messages 5/h, mode enforce to messages 10/h, mode enforce.")
+    assert outcome.endswith(unread)
+    assert messages_of(live, "acme/shop") == "10 enforce"
+    await page.click("#take-back")
+    await page.click("#confirm-apply")
+    await page.until("document.querySelector('#confirm .outcome').innerText.includes('could not be read')")
+    assert (await text(page, "#confirm .outcome")).startswith("Taken back: messages 5/h, mode enforce holds again.")
+    assert await page.value("document.getElementById('confirm-apply').disabled")
+    await page.press("Escape")
+    await page.press("Escape")
+    await page.value("release()")
+    await page.click("#streams tbody td:last-child button")
+    await click_choice(page, "block", "topic")
+    await page.until("!document.getElementById('block-apply').disabled")
+    await come_between(page, "GET /sluice/blocks", REFUSED_NOW)
+    await page.click("#block-apply")
+    await page.until("document.querySelector('#block .outcome').innerText.includes('could not be read')")
+    outcome = await text(page, "#block .outcome")
+    assert outcome.startswith("Blocked. 0 connections and ")
+    assert outcome.endswith(unread)
+    assert await page.value("document.getElementById('block-apply').disabled")
+
+
 async def test_token_of_a_tenant_kicks_its_topic_and_itself(page: Page) -> None:
     await sign_in(page, ACME)
     buttons = await page.value("[...document.querySelectorAll('#streams tbody button')].map((each) => each.innerText)")
@@ -943,6 +976,38 @@ async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> No
             client.writer.close()
         for proxy in proxies:
             await proxy.stop()
+
+
+async def test_change_in_this_member_alone_is_said(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.yaml"
+    tokens.touch(mode=0o600)
+    tokens.write_text(yaml.safe_dump(TOKENS))
+    limits = {
+        "addresses": {"127.0.0.1": {"publish": {"messages": 100}}},
+        "tenants": {"acme": {"publish": {"messages": 100}}},
+    }
+    member = {"fleet": FLEET, "policies": {"topic": "none"}, "limits": limits}
+    with running_broker() as (_, broker):
+        proxy = proxy_of("sluice-0", broker, admin_access={"tokens": str(tokens), **UNHURRIED}, **member)
+        listen, admin = await proxy.start()
+        client = await connect_to(listen)
+        client.send(connect(), producer(topic="persistent://acme/a/x"))
+        await client.hear()
+        await client.hear()
+        async with browser.browser(tmp_path / "profile") as page:
+            await page.look_as(1280, 900)
+            await page.open(f"http://{admin}/console")
+            for token, level, its in ((OPS, "address", "127.0.0.1"), (ACME, "tenant", "acme")):
+                await page.write("#token", token)
+                await page.press("Enter")
+                await page.until("!document.getElementById('overview').hidden")
+                await open_limit(page, its, level)
+                await page.click("#lower")
+                assert "The change is made in this member alone" in await text(page, "#effect")
+                await page.press("Escape")
+                await page.click("#leave")
+        client.writer.close()
+        await proxy.stop()
 
 
 async def test_page_of_each_member_lists_the_fleet(tmp_path: Path) -> None:
