@@ -851,9 +851,10 @@ async function openTakeBack() {
     if (limit !== state.limit) return;
     if (!set?.json.own) { await readLimit(); return outcome("limit", "It has changed meanwhile: nothing of this is set any more."); }
     const { own, beneath } = set.json;
-    const to = beneath ? `${wholeOf(beneath.limit)}, the value of the ${word(beneath.origin)}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
+    const source = beneath?.origin === "rest" ? "the operator's value" : `the value of the ${word(beneath?.origin ?? "")}`;
+    const to = beneath ? `${wholeOf(beneath.limit)}, ${source}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
     const by = own.author ? `, set by ${visible(own.author)}` : "";
-    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, `From ${wholeOf(own.limit)}${by} to ${to}. ${withinOf(limit)}`, "Take back", async () => {
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, [`From ${wholeOf(own.limit)}${by} to ${to}.`, withinOf(limit), ...(query.layer === "rest" ? staysOf(limit) : [])].join(" "), "Take back", async () => {
       const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
       outcome("confirm", taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.");
       return async () => { if (limit === state.limit) { await readLimit(); await refreshLimit(); } };

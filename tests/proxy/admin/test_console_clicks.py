@@ -464,6 +464,50 @@ async def test_tenant_takes_its_own_value_back(page: Page, live: LiveAdmin) -> N
     assert not [key for key in live.state().kept if "acme/shop" in str(key)]
 
 
+async def take_back(page: Page) -> str:
+    """Take back what was set, and return the effect that was shown before."""
+    await page.click("#take-back")
+    await page.until("document.getElementById('confirm').open")
+    effect = await text(page, "#confirm-effect")
+    await page.click("#confirm-apply")
+    await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('Taken back')")
+    await page.press("Escape")
+    return effect
+
+
+async def test_tenant_takes_back_a_value_that_is_hidden(page: Page, live: LiveAdmin) -> None:
+    await set_limit(live, ACME, '{"messages": "4/h"}')
+    await set_limit(live, OPS, '{"messages": "2/h"}')
+    await sign_in(page, ACME)
+    await open_limit(page, "acme/shop", "namespace")
+    effect = await take_back(page)
+    assert effect.startswith(
+        "From messages 4/h, mode enforce, set by acme to messages 2/h, mode enforce, the operator's value."
+    )
+    assert messages_of(live, "acme/shop") == "2 enforce"
+    await page.until("document.getElementById('take-back').hidden")
+
+
+async def test_operator_takes_back_its_own_value_then_a_tenants(page: Page, live: LiveAdmin) -> None:
+    await set_limit(live, ACME, '{"messages": "3/h", "bytes": "1kB"}')
+    await set_limit(live, OPS, '{"messages": "2/h", "bytes": "5kB"}')
+    await sign_in(page, OPS)
+    await open_limit(page, "acme/shop", "namespace")
+    effect = await take_back(page)
+    assert effect.startswith(
+        "From messages 2/h, bytes 5KB/s, mode enforce, set by ops to messages 5/h, mode enforce, the value of the file."
+    )
+    assert effect.endswith(
+        "The tenant's own value, messages 3/h, bytes 1KB/s, mode enforce, stays: the stricter of both holds."
+    )
+    assert messages_of(live, "acme/shop") == "5 enforce"
+    await page.until("document.getElementById('effect').innerText.startsWith('No change yet: messages 5/h,')")
+    effect = await take_back(page)
+    tenants = "messages 3/h, bytes 1KB/s, mode enforce"
+    assert effect.startswith(f"From {tenants}, set by acme to messages 5/h, mode enforce, the value of the file.")
+    assert not [key for key in live.state().kept if "acme/shop" in str(key)]
+
+
 async def test_operator_changes_its_own_value_beside_a_tenants(page: Page, live: LiveAdmin) -> None:
     await set_limit(live, ACME, '{"messages": "2/h"}')
     await sign_in(page, OPS)
