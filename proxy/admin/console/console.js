@@ -827,11 +827,11 @@ function outcome(dialog, text) {
   setText(at(dialog).querySelector(".outcome"), text);
 }
 
-// Read what holds after a change. The change is done, whatever comes of this.
-async function afterwards(dialog, work) {
-  const done = at(dialog).querySelector(".outcome").textContent;
-  await attempt(dialog, work, (error) => outcome(dialog, `${done} What holds now could not be read: ${error.message}`));
-}
+// Say that a change is done once what holds now is shown. It is done, whatever comes of reading that.
+const afterwards = (dialog, done, readAgain) => attempt(dialog, async () => {
+  await readAgain();
+  outcome(dialog, done);
+}, (error) => outcome(dialog, `${done} What holds now could not be read: ${error.message}`));
 
 async function attempt(dialog, work, onRefusal = () => {}) {
   try {
@@ -856,9 +856,8 @@ async function openTakeBack() {
     const by = own.author ? `, set by ${visible(own.author)}` : "";
     confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, [`From ${wholeOf(own.limit)}${by} to ${to}.`, withinOf(limit), ...(query.layer === "rest" ? staysOf(limit) : [])].join(" "), "Take back", async () => {
       const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
-      outcome("confirm", taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.");
-      return async () => { if (limit === state.limit) { await readLimit(); await refreshLimit(); } };
-    });
+      return taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";
+    }, async () => { if (limit === state.limit) { await readLimit(); await refreshLimit(); } });
   });
 }
 
@@ -886,9 +885,9 @@ async function applyLimit(event) {
   await attempt("limit", async () => {
     const isSet = await setLimit(limit, to);
     if (limit !== state.limit) return;
-    outcome("limit", isSet ? `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`
-      : "It has changed meanwhile, and nothing was done. The value that holds now is shown.");
-    await afterwards("limit", async () => { await readLimit(); await refreshLimit(); });
+    const done = isSet ? `Changed from ${wholeOf(from)} to ${wholeOf(to)}.`
+      : "It has changed meanwhile, and nothing was done. The value that holds now is shown.";
+    await afterwards("limit", done, async () => { await readLimit(); await refreshLimit(); });
   });
   limit.isChanging = false;
   showEffect();
@@ -967,8 +966,7 @@ const BLOCKS_ELSEWHERE = {
 
 const applyBlock = (event) => apply(event, "block", async () => {
   const { json } = await ask("POST", "/sluice/blocks", {}, { body: { ...chosen.block.body, reason: at("block-reason").value } });
-  outcome("block", `Blocked. ${ended(json.ended)} ended.`);
-  await afterwards("block", refreshOperators);
+  await afterwards("block", `Blocked. ${ended(json.ended)} ended.`, refreshOperators);
 });
 
 function openKick(stream) {
@@ -998,7 +996,7 @@ const applyKick = (event) => apply(event, "kick", async () => {
   outcome("kick", `Kicked. ${ended(json)} ended.`);
 });
 
-function confirmed(title, effect, press, work) {
+function confirmed(title, effect, press, work, readAgain = refreshOperators) {
   setText(at("confirm-title"), title);
   setText(at("confirm-effect"), effect);
   setText(at("confirm-apply"), press);
@@ -1006,11 +1004,7 @@ function confirmed(title, effect, press, work) {
   chosen.confirm = work;
   outcome("confirm", "");
   at("confirm-form").onsubmit = (event) => apply(event, "confirm", async () => {
-    const readAgain = await work();
-    await afterwards("confirm", async () => {
-      await readAgain?.();
-      if (isOperator()) await refreshOperators();
-    });
+    await afterwards("confirm", await work(), readAgain);
   });
   at("confirm").showModal();
 }
@@ -1019,7 +1013,7 @@ function openUnblock(block) {
   const { kind, name: its, topic, namespace } = block;
   confirmed(`Unblock ${kind} ${visible(its)}`, `From blocked since ${new Date(block.since).toLocaleString()} to not blocked. It has refused or ended ${number(block.hits)} so far.`, "Unblock", async () => {
     const { json } = await ask("DELETE", "/sluice/blocks", { kind, name: its, topic, namespace });
-    outcome("confirm", visible(json.unblocked ? `Unblocked. ${json.note}` : "It was not blocked any more."));
+    return visible(json.unblocked ? `Unblocked. ${json.note}` : "It was not blocked any more.");
   });
 }
 
@@ -1027,7 +1021,7 @@ async function openDrain() {
   const drain = (await ask("GET", "/sluice/drain")).json;
   confirmed("Drain this process", `From ${word(drain.phase)} to draining: ${plural(drain.connections, "connection")} with ${plural(drain.streams, "stream")} are asked to go on at other proxies, and /readyz is 503. The process runs on. A drain is not taken back.`, "Drain", async () => {
     const { json } = await ask("POST", "/sluice/drain");
-    outcome("confirm", `Draining: ${word(json.phase)}.`);
+    return `Draining: ${word(json.phase)}.`;
   });
 }
 
