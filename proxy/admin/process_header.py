@@ -4,6 +4,7 @@ Behind one address of several replicas, as a Service of Kubernetes, each request
 that has read from one process sends that process' header with the next request: another process then refuses it.
 """
 
+from http import HTTPStatus
 from urllib.parse import quote
 
 from aiohttp import web
@@ -14,8 +15,6 @@ from proxy.admin.refusals import refusal
 from proxy.admin.tenant_scope import ALWAYS_OPEN
 
 PROCESS = "Sluice-Process"
-MISDIRECTED = 421
-"""The status of a request that is meant for another process."""
 _OF_SLUICE = "/sluice/"
 
 
@@ -39,7 +38,7 @@ class ProcessHeader:
         resource = request.match_info.route.resource
         if meant != self.own and (resource is None or resource.canonical not in ALWAYS_OPEN):
             reason = f"nothing was done: this is the process {self.own}, and the request is meant for {meant[:200]}"
-            return refusal(MISDIRECTED, reason)
+            return refusal(HTTPStatus.MISDIRECTED_REQUEST, reason)
         return await handler(request)
 
     async def name(self, request: web.Request, answer: web.StreamResponse) -> None:

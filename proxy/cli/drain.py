@@ -1,6 +1,7 @@
 """`sluice drain`; its imports happen when it runs."""
 
 import time
+from http import HTTPStatus
 from typing import Annotated
 
 import typer
@@ -20,7 +21,7 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
     `drain.delay`. With --wait and --json, `phase` is `ended` where the process has ended meanwhile. --wait ends with
     exit code 1 where another process answers, as behind one address of several replicas, or the drain was taken back.
     """
-    from proxy.admin.process_header import MISDIRECTED, PROCESS
+    from proxy.admin.process_header import PROCESS
     from proxy.cli.admin_link import AdminLink
 
     link = AdminLink(admin, kept_header=PROCESS)
@@ -36,7 +37,7 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
             typer.echo("the process has ended")
         return
     except AdminLinkError as error:
-        if error.status != MISDIRECTED:
+        if error.status != HTTPStatus.MISDIRECTED_REQUEST:
             raise
         problem = "another process answers than the one that drains; --admin must be the address of one process"
         raise AdminLinkError(f"{admin.admin}: {problem}") from None

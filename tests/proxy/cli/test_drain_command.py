@@ -5,6 +5,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from protocol.exit_codes import ExitCode
-from proxy.admin.process_header import MISDIRECTED, PROCESS
+from proxy.admin.process_header import PROCESS
 from sluice.cli import app
 from tests.loadgen.standin.conftest import new_client, running_broker
 from tests.proxy.test_taken_over import THIS, InPlace, in_place
@@ -68,7 +69,7 @@ class Replicas(BaseHTTPRequestHandler):
         if self.headers.get(PROCESS, process) == process:
             self._answer(process, 200, body)
         else:
-            self._answer(process, MISDIRECTED, b'{"reason": "nothing was done"}')
+            self._answer(process, HTTPStatus.MISDIRECTED_REQUEST, b'{"reason": "nothing was done"}')
 
     def _answer(self, process: str, status: int, body: bytes) -> None:
         self.send_response(status)
