@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.forwarder import Forwarder
 from proxy.admin.forwarding.paths import PREFIXES
-from proxy.admin.handlers import JSON, TEXT, Either, asked, described, explaining, sent
+from proxy.admin.handlers import BODIES, JSON, TEXT, BodyReader, Either, asked, described, explaining, sent
 from proxy.admin.in_force import LimitsInForce, ShownDegraded
 from proxy.admin.limit_metrics import TooManyLimitsError
 from proxy.admin.listener import RequestLimits
@@ -149,6 +149,7 @@ def admin_app(
         ],
         client_max_size=bounds.most_bytes,
     )
+    app[BODIES] = BodyReader(engine.slices)
     app.on_response_prepare.append(process.name)
     if forwarder:
         app.cleanup_ctx.append(forwarder.running)

@@ -15,7 +15,6 @@ Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, su
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
@@ -226,7 +225,7 @@ class BodyError(Exception):
 
 
 MOST_REQUESTED = 64 * 1024
-"""Most bytes of a body that is read in the loop."""
+"""Most bytes of the body of one policy."""
 
 
 def read_json(text: bytes) -> Any:
@@ -256,16 +255,37 @@ def requested_body(text: bytes, kind: type[T], name: str = "", form: str = "") -
         BodyError: If it is none, or a key occurs twice in one object.
     """
     what = name or kind.__name__
-    if kind is not Any and len(text) > MOST_REQUESTED:
+    if kind is not Any:
+        return _typed(text, kind, what, form)[0]
+    try:
+        body: T = read_json(text)
+    except ValueError as error:
+        raise BodyError(f"the body is not a {what}: {form or error}") from None
+    return body
+
+
+def requested_fields(text: bytes, kind: type[T]) -> tuple[T, frozenset[str]]:
+    """Read the JSON body of a request as `requested_body` does; return it, and the keys that it has.
+
+    Raises:
+        BodyError: If it is none, or a key occurs twice in one object.
+    """
+    body, written = _typed(text, kind, kind.__name__, "")
+    return body, frozenset(written)
+
+
+def _typed(text: bytes, kind: type[T], what: str, form: str) -> tuple[T, Any]:
+    """Return a body as its type, and as JSON's own values."""
+    if len(text) > MOST_REQUESTED:
         raise BodyError(f"the body has {len(text)} bytes; a {what} has at most {MOST_REQUESTED // 1024} KiB")
     try:
-        body: T = read_json(text) if kind is Any else typed_json.decode(text, kind)
+        body = typed_json.decode(text, kind)
     except (msgspec.DecodeError, ValueError) as error:
         raise BodyError(f"the body is not a {what}: {form or error}") from None
-    if kind is not Any:
-        with suppress(ValueError):  # msgspec has read it: only numbers that json refuses are left
-            read_json(text)
-    return body
+    try:
+        return body, read_json(text)
+    except ValueError:  # msgspec has read it: only numbers that json refuses are left
+        return body, typed_json.decode(text, dict[str, msgspec.Raw]) if isinstance(body, msgspec.Struct) else body
 
 
 class KeptRate(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Self, TypeVar
 
@@ -43,6 +44,7 @@ from proxy.admin.forwarding.paths import (
     together,
     why_not,
 )
+from proxy.admin.handlers import BODIES
 from proxy.admin.listener import connection_of
 from proxy.admin.places import CallerShares, NoPlaceError
 from proxy.admin.refusals import RefusalCause, RefusalLog, refusal
@@ -261,7 +263,8 @@ class Forwarder:
             if refused := await self._why_refused(request):
                 return refused
             await body.begin()
-            if wrong := limits_in(request.method, request.raw_path, body.first):
+            names_limits = partial(limits_in, request.method, request.raw_path)
+            if wrong := await request.app[BODIES].read(names_limits, body.first):
                 return _refusal(request, 400, f"not passed on to the broker: {wrong}")
         except BodyRefusedError as error:
             return self._refuse_body(request, error)

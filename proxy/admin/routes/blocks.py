@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from proxy.admin.handlers import JSON, Text, asked, caller_of, described, encoded_each, explaining, sent
+from proxy.admin.handlers import JSON, Text, asked, caller_of, described, encoded_each, explaining, read_body_of, sent
 from proxy.admin.json_text import json_with
 from proxy.admin.refusals import refusal
 from proxy.block_rules import (
@@ -121,7 +121,7 @@ class BlockRest:
     async def post(self, request: web.Request) -> web.Response:
         """Block; doing it again changes nothing but the reason."""
         try:
-            body = requested_body(await request.read(), Body, "block")
+            body = await read_body_of(request, _body, await request.read())
             key = read_key(body.kind, body.name, body.topic, body.namespace)
             outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
         except TooManyRulesError as error:
@@ -143,6 +143,10 @@ class BlockRest:
 
     def _one(self, rule: Rule) -> ShownBlock:
         return _shown(rule, self._blocklist.hits[rule.key])
+
+
+def _body(text: bytes) -> Body:
+    return requested_body(text, Body, "block")
 
 
 def _shown(rule: Rule, hits: int) -> ShownBlock:

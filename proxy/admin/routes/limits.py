@@ -29,6 +29,7 @@ from proxy.admin.handlers import (
     is_null,
     json_text,
     layer_of,
+    read_body_of,
     sent,
     tagged,
 )
@@ -162,7 +163,7 @@ class LimitsRest:
     async def put(self, request: web.Request) -> web.Response:
         """Set one limit, live. The body is its section of the configuration, or null to limit nothing there."""
         target = _target(asked(request, _PLACE))
-        section = _section(await json_text_or_null(request))
+        section = await read_body_of(request, _section, await json_text_or_null(request))
         layer = layer_of(request)
         expected = expected_by(request, key_of(target, layer))
         await self._service.rework(lambda: to_set(self._service, target, section, layer), caller_of(request), expected)

@@ -9,6 +9,7 @@ Source: org.apache.pulsar.common.naming.NamedEntity, NamespaceName, TopicName
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 from urllib.parse import unquote_plus
 
@@ -19,7 +20,6 @@ from limiter.levels import About, Setting
 from limiter.policies import PolicyTarget, Value, stricter
 from limiter.token_bucket import DIRECTIONS, Limit
 from protocol.topic_name import TopicName, is_entity, parse_topic
-from proxy import typed_json
 from proxy.admin.handlers import (
     NOTHING,
     Either,
@@ -31,6 +31,7 @@ from proxy.admin.handlers import (
     expected_by,
     json_text,
     layer_of,
+    read_body_of,
     shown,
     tagged,
 )
@@ -51,7 +52,7 @@ from proxy.policies.bodies import (
     pulsar_body,
     pulsar_group,
     read_body,
-    requested_body,
+    requested_fields,
 )
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, rate_key
 from proxy.policies.layers import DYNAMIC_KEYS, read_dynamic
@@ -291,7 +292,7 @@ class RateRest:
     async def post(self, request: web.Request) -> web.Response:
         """Set the rate, live. A body without a rate is refused: DELETE removes one."""
         target, text = self._resource.candidates(request)[0], await json_text(request)
-        body = _rates_in(text or b"{}", _BODIES[self._resource.about])
+        body = await read_body_of(request, partial(_rates_in, form=_BODIES[self._resource.about]), text or b"{}")
         return await self._change(request, target, kept_as_pulsar_s(body))
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -384,11 +385,10 @@ def _rates_in(text: bytes, form: type[_Rates], *, may_be_empty: bool = False) ->
         BodyError: If it has another form, or a number in it is no rate.
         RequestRefusedError: If no rate is in it: a misspelt key alone would put the file's limit out of force.
     """
-    body = requested_body(text, form)
+    body, written = requested_fields(text, form)
     check_numbers(body)
-    written = typed_json.decode(text, dict[str, msgspec.Raw])
     rates = [key for key in form.__struct_fields__ if key not in _BESIDE_RATES]
-    if written.keys().isdisjoint(rates) and (written or not may_be_empty):
+    if written.isdisjoint(rates) and (written or not may_be_empty):
         remedy = f"write {' or '.join(rates)}"
         raise RequestRefusedError(412, f"the body sets no rate: {remedy}; DELETE removes what is set here")
     return body
@@ -448,7 +448,8 @@ class ResourceGroupRest:
     async def put(self, request: web.Request) -> web.Response:
         """Make a group or change it; rates that the body leaves out stay as they are."""
         name = group_in(request)
-        body = _rates_in(await json_text(request) or b"{}", ResourceGroup, may_be_empty=True)
+        read = partial(_rates_in, form=ResourceGroup, may_be_empty=True)
+        body = await read_body_of(request, read, await json_text(request) or b"{}")
         expected = expected_by(request, _group(name))
         await self._service.rework(lambda: to_set_numbers(self._service, name, body), caller_of(request), expected)
         return tagged(web.Response(status=204), self._service.read(_group(name)))

@@ -9,7 +9,8 @@ import re
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,13 @@ from aiohttp import web
 from limiter.limiter import Stream, StreamName
 from limiter.token_bucket import DIRECTIONS
 from protocol.topic_name import parse_topic
+from proxy import typed_json
 from proxy.admin import json_text
 from proxy.admin.handlers import Number, description_of
 from proxy.block_rules import Key, Kind
 from proxy.blocking.blocklist import Order
 from proxy.observe.connection import Connection
+from proxy.policies import large_json
 from tests.proxy.admin_client import Admin
 from tests.proxy.live_admin import UNHURRIED, LiveAdmin
 
@@ -35,6 +38,8 @@ MOST_ENCODED = 64 * 1024
 """Bytes of JSON that are made in one turn, or in one call of a thread: 0.1 to 6 ms, by the characters in names."""
 MOST_WRITTEN = 128 * 1024
 """Bytes that are given to a transport at once."""
+MOST_READ = 64 * 1024
+"""Bytes of JSON that are read in one turn, those of policies twice: up to 2 ms, by the number of objects in them."""
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -46,6 +51,14 @@ class CountingLoop(asyncio.SelectorEventLoop):
         self.longest = 0
         self.most_encoded = 0
         self._encoded = 0
+        self.most_read = 0
+        self._read = 0
+
+    def read(self, size: int) -> None:
+        """Count bytes of JSON that are read in a turn."""
+        if threading.get_ident() == self._thread_id:  # type: ignore[attr-defined]  # asyncio's own
+            self._read += size
+            self.most_read = max(self.most_read, self._read)
 
     def encode(self, size: int) -> None:
         """Count bytes of JSON: of a turn together, of other threads each by itself."""
@@ -57,7 +70,7 @@ class CountingLoop(asyncio.SelectorEventLoop):
         if not self.is_counting:
             super()._run_once()  # type: ignore[misc]  # asyncio's own
             return
-        calls = self._encoded = 0
+        calls = self._encoded = self._read = 0
 
         def count(_frame: object, event: str, _arg: object) -> None:
             nonlocal calls
@@ -117,10 +130,19 @@ def counting(live: LiveAdmin, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
         loop.encode(len(text))
         return own(text)
 
+    def counted(reader: Callable[..., Any]) -> Callable[..., Any]:
+        def read(text: bytes, *kind: Any) -> Any:
+            loop.read(len(text))
+            return reader(text, *kind)
+
+        return read
+
     loop, own = _loop(live), json_text.escaped
+    monkeypatch.setattr(large_json, "read", counted(large_json.read))
+    monkeypatch.setattr(typed_json, "decode", counted(typed_json.decode))
     monkeypatch.setattr("asyncio.selector_events._SelectorSocketTransport.write", watched)
     monkeypatch.setattr(json_text, "escaped", escaped)
-    loop.longest, loop.most_encoded, loop.is_counting = 0, 0, True
+    loop.longest, loop.most_encoded, loop.most_read, loop.is_counting = 0, 0, 0, True
     yield written
     loop.is_counting = False
 
@@ -176,6 +198,7 @@ def _asked(route: web.AbstractRoute) -> tuple[str, str]:
 
 
 ROUTES = _routes()
+_READING = {"GET", "HEAD"}
 
 
 @pytest.mark.parametrize(("method", "path"), [*ROUTES, *_FILTERED])
@@ -254,3 +277,52 @@ def test_concurrent_scrapers_share_one_text(live: LiveAdmin, monkeypatch: pytest
     monkeypatch.setattr(page._shared, "_work", watched)
     send_and_read(live, 20, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 1)
     assert len(made) <= 2
+
+
+_AT_ONCE = 30
+_LARGEST = 64 * 1024
+"""Bytes of the largest body of one policy, and of `admin_access.max_body`."""
+_LARGEST_ON_LOOP = 2 * 1024
+_KEYS = (
+    '"publishThrottlingRateInMsg":5,"dispatchThrottlingRateInMsg":5,"subscribeThrottlingRatePerConsumer":5,'
+    '"publishRateInMsgs":5,"messages":5,"limits":{}'
+)
+"""What each of Pulsar's bodies, a limit and a set of limits need; unknown keys beside them are full of objects."""
+
+
+def body_of(size: int) -> bytes:
+    """A body of so many bytes that is as much work as it can be."""
+    text, number = f"{{{_KEYS}", 0
+    while (left := size - len(text) - len(f',"k{number}":[{{}}]}}')) > 0:
+        text += f',"k{number}":[{{}}' + ",{}" * min(left // 3, 5_000) + "]"
+        number += 1
+    return (text + " " * (size - len(text) - 1) + "}").encode()
+
+
+def send_bodies(live: LiveAdmin, method: str, path: str, body: bytes) -> set[int]:
+    """Send a body from many clients, of which the last bytes come at once; return the statuses of the answers."""
+    host, _, port = live.address.rpartition(":")
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    request = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    sockets = [socket.create_connection((host, int(port)), 60) for _ in range(_AT_ONCE)]
+    for each in sockets:
+        each.sendall(request[:-1])
+    for each in sockets:
+        each.sendall(request[-1:])
+    statuses = set()
+    for each in sockets:
+        with each, suppress(ConnectionResetError):  # an answer before the body has come
+            come = each.recv(65536)
+            while each.recv(65536):
+                pass
+            statuses.add(int(come.split(b" ", 2)[1]))
+    return statuses
+
+
+@pytest.mark.parametrize("size", [_LARGEST_ON_LOOP, _LARGEST])
+@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path in ROUTES if method not in _READING])
+def test_no_body_makes_a_turn_long(live: LiveAdmin, counting: list[int], method: str, path: str, size: int) -> None:
+    statuses = send_bodies(live, method, path, body_of(size))
+    assert max(statuses) < 500
+    assert _loop(live).most_read <= MOST_READ
+    assert _loop(live).longest <= MOST_CALLS

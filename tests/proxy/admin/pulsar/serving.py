@@ -12,10 +12,13 @@ from limiter.levels import Setting
 from limiter.policies import Policies, Value
 from limiter.token_bucket import Direction
 from proxy.admin.auth import CALLER, Caller
+from proxy.admin.handlers import BODIES, BodyReader
 from proxy.admin.routes.pulsar import pulsar_routes
+from proxy.counters import Counters
 from proxy.policies.layers import FilePolicies
 from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
+from proxy.slices import Slices
 
 EMPTY = FilePolicies({}, {}, {})
 
@@ -54,6 +57,7 @@ async def serving(file: FilePolicies = EMPTY) -> AsyncIterator[Serving]:
     policies, store = Policies(), Store(None)
     service = PolicyService(policies, file, store, Around(lambda: (0, 0), lambda _changes, _now: None))
     app = web.Application(middlewares=[_as_ann])
+    app[BODIES] = BodyReader(Slices(Counters()))
     app.add_routes(pulsar_routes(service))
     try:
         async with TestClient(TestServer(app)) as client:
