@@ -195,11 +195,11 @@ async def encoded_each(slices: Slices, values: Iterable[object]) -> list[bytes]:
 
 
 _MOST_ON_LOOP: Final = 2048
-"""Bytes of a body that the loop reads: 0.1 ms where each of its objects has two bytes. Bodies of one rate have fewer."""
+"""Bytes of a body that the loop reads: 0.1 ms where each object has two bytes. The body of one rate has fewer."""
 
 
 class BodyReader:
-    """Reads the JSON bodies of requests: small ones in slices of the loop, larger ones in a thread, one at a time.
+    """Reads JSON of requests and of the broker: small texts in slices of the loop, others in a thread, one at a time.
 
     Args:
         slices: Bounds the work in one turn of the loop.
@@ -225,7 +225,7 @@ class BodyReader:
 
 
 BODIES: web.AppKey[BodyReader] = web.AppKey("bodies", BodyReader)
-"""Reads the bodies of the application's requests."""
+"""Reads the bodies of the application's requests, and of the broker's answers."""
 
 
 async def read_body_of(request: web.Request, read: Callable[[bytes], T], text: bytes) -> T:

@@ -20,6 +20,7 @@ from yarl import URL
 from proxy import typed_json
 from proxy.admin.browser_guard import READING
 from proxy.admin.json_text import json_of
+from proxy.bulk import in_order
 from proxy.policies.bodies import BodyError, requested_body
 from proxy.policies.layers import DYNAMIC_KEYS
 
@@ -46,15 +47,23 @@ def list_of_both(request: web.Request) -> Any | None:
     return _LISTS.get(request.path) if request.method in READING else None
 
 
-def together(ours: str | None, theirs: Any) -> web.Response:
-    """Return the names, or the values, of both. Sluice's keys have the values that are set here."""
-    own = typed_json.decode(ours or "null", type(theirs))
-    if isinstance(theirs, dict):
-        others = [(name, value) for name, value in theirs.items() if name not in DYNAMIC_KEYS]
-        both: Any = dict(sorted([*own.items(), *others]))
-    else:
-        both = sorted({*theirs, *own})
-    return web.Response(body=json_of(both), content_type="application/json")
+def together(ours: str | None, kind: Any, theirs: bytes) -> bytes:
+    """Return the JSON of the names, or the values, of both. Sluice's keys have the values that are set here.
+
+    Args:
+        ours: Sluice's list.
+        kind: The JSON type of both, see `list_of_both`.
+        theirs: The broker's list.
+
+    Raises:
+        msgspec.DecodeError: If the broker's list is not of this type.
+        UnicodeDecodeError: If it is not UTF-8.
+    """
+    found, own = typed_json.decode(theirs, kind), typed_json.decode(ours or "null", kind)
+    if isinstance(found, dict):
+        others = [(name, value) for name, value in found.items() if name not in DYNAMIC_KEYS]
+        return json_of(dict(in_order([*own.items(), *others])))
+    return json_of([*in_order({*found, *own})])
 
 
 _MOST_DECODINGS = 4

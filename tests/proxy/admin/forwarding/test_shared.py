@@ -1,10 +1,13 @@
 """Dynamic configuration and replication: a part is Sluice's, the rest the broker's."""
 
+import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aiohttp import web
 
+from proxy import typed_json
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, Front, fake_broker, front
 
 ALL = "/admin/v2/brokers/configuration"
@@ -82,6 +85,39 @@ async def test_what_the_broker_does_not_say_is_not_left_out_in_silence(
     found, reason = await sluice.reason("GET", f"{ALL}/values")
     assert found == (403 if status == 403 else 502)
     assert reason.startswith(f"GET {ALL}/values: {broker.url}{ALL}/values: ")
+
+
+@pytest.mark.parametrize("path", [ALL, f"{ALL}/values"])
+async def test_loop_reads_no_long_list_of_a_broker(
+    broker: FakeBroker, sluice: Front, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    names = [f"key{number:05}" for number in range(12_000)]
+
+    async def handler(request: web.Request) -> web.Response:
+        return web.json_response(names if request.path == ALL else dict.fromkeys(names, "5"))
+
+    read_on_loop: list[int] = []
+    own, loops = typed_json.decode, threading.get_ident()
+
+    def decode(text: bytes | str, kind: Any) -> Any:
+        if threading.get_ident() == loops:
+            read_on_loop.append(len(text))
+        return own(text, kind)
+
+    monkeypatch.setattr(typed_json, "decode", decode)
+    broker.handler = handler
+    found = await ask(sluice, path)
+    assert isinstance(found, list | dict)
+    assert [name for name in found if name.startswith("key")] == names
+    assert read_on_loop == []
+
+
+async def test_longest_list_of_a_broker_is_bounded(broker: FakeBroker, sluice: Front) -> None:
+    async def handler(_request: web.Request) -> web.Response:
+        return web.json_response(["x" * 256 * 1024])
+
+    broker.handler = handler
+    assert (await sluice.reason("GET", ALL))[0] == 502
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
