@@ -58,9 +58,23 @@ class Schemas:
 
 def _by_pydantic(kind: type[BaseModel]) -> tuple[dict[str, Any], dict[str, Any]]:
     schema = kind.model_json_schema(ref_template=_REF.format(_OF_PYDANTIC + "{model}"))
-    named = {_OF_PYDANTIC + name: one for name, one in schema.pop("$defs", {}).items()}
+    named = {_OF_PYDANTIC + name: _without_null(one) for name, one in schema.pop("$defs", {}).items()}
     name = _OF_PYDANTIC + kind.__name__
-    return {"$ref": _REF.format(name)}, named | {name: schema}
+    return {"$ref": _REF.format(name)}, named | {name: _without_null(schema)}
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a section whose keys may be left out, and are never null (`check_for_nulls`)."""
+    properties = {key: _not_null(value) for key, value in schema.get("properties", {}).items()}
+    return schema | {"properties": properties} if properties else schema
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
+    if isinstance(kept.get("default"), dict):
+        kept["default"] = {key: value for key, value in kept["default"].items() if value is not None}
+    choices = [each for each in kept.pop("anyOf", ()) if each != {"type": "null"}]
+    return {**choices[0], **kept} if len(choices) == 1 else kept | ({"anyOf": choices} if choices else {})
 
 
 def _by_msgspec(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:

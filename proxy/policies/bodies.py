@@ -14,9 +14,10 @@ Pulsar's numbers have no mode: the file's mode holds for them.
 Source: https://pulsar.apache.org/admin-rest-api/ (publishRate, dispatchRate, subscribeRate, resourcegroups)
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -286,6 +287,54 @@ def _typed(text: bytes, kind: type[T], what: str, form: str) -> tuple[T, Any]:
         return body, read_json(text)
     except ValueError:  # msgspec has read it: only numbers that json refuses are left
         return body, typed_json.decode(text, dict[str, msgspec.Raw]) if isinstance(body, msgspec.Struct) else body
+
+
+_MOST_NULLS = 20
+"""Most nulls of a body that its error names."""
+
+
+def check_for_nulls(text: bytes, written: Any) -> None:
+    """Check that each key of limits in Sluice's own form has a value, as in YAML.
+
+    A template whose variable is empty writes null; it would take the limits of a plan or of the file out of force.
+
+    Args:
+        text: The body.
+        written: The body's values.
+
+    Raises:
+        BodyError: With the keys whose value, or whose element, is null.
+    """
+    if b"null" not in text:
+        return
+    nulls = _nulls(written)
+    places = [cut(".".join(place)) for place in islice(nulls, _MOST_NULLS)]
+    if places:
+        more = " and others" if next(nulls, None) else ""
+        raise BodyError(f"{', '.join(places)}{more}: nothing is written here; leave the key out for its default")
+
+
+def _nulls(written: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the place of each null in nested dicts and lists, in their order."""
+    place: list[str] = []
+    around = [_members(written)]
+    while around:
+        key, value = next(around[-1], (None, None))
+        if key is None:
+            around.pop()
+            del place[-1:]
+        elif value is None:
+            yield (*place, key)
+        elif isinstance(value, dict | list):
+            place.append(key)
+            around.append(_members(value))
+
+
+def _members(container: Any) -> Iterator[tuple[str | None, Any]]:
+    """Return an iterator of the keys and values of a dict, or of the places and elements of a list."""
+    if isinstance(container, dict):
+        return iter(container.items())
+    return ((str(place), value) for place, value in enumerate(container if isinstance(container, list) else ()))
 
 
 class KeptRate(msgspec.Struct, frozen=True):

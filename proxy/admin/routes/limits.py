@@ -39,7 +39,7 @@ from proxy.admin.refusals import refusal
 from proxy.bulk import let_go
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import cut
-from proxy.policies.bodies import Section, SubscribeLimit, requested_body, section_of
+from proxy.policies.bodies import Section, SubscribeLimit, check_for_nulls, requested_body, section_of
 from proxy.policies.explain import (
     Explained,
     ExplainedGroup,
@@ -272,7 +272,11 @@ def _target(query: Query) -> PolicyTarget:
 
 def _section(text: bytes) -> dict[str, Any] | None:
     form = 'send JSON as {"messages": "500/s", "bytes": "10MB/s"}'
-    return None if is_null(text) else requested_body(text, dict[str, Any], "limit", form)
+    if is_null(text):
+        return None
+    section = requested_body(text, dict[str, Any], "limit", form)
+    check_for_nulls(text, section)
+    return section
 
 
 def _nothing(_direction: str, _level: str, _name: str) -> None:

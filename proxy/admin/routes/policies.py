@@ -36,7 +36,7 @@ from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
 from proxy.config.sources import all_told, cut
 from proxy.mistakes import BOUNDED, ConfigSection, ReadSoFar
-from proxy.policies.bodies import BodyError, requested_body
+from proxy.policies.bodies import BodyError, check_for_nulls, requested_body
 from proxy.policies.held import ValueBefore, read
 from proxy.policies.kept_blocks import BlockDesk
 from proxy.policies.keys import PolicyKey
@@ -184,6 +184,7 @@ def read_set(text: bytes) -> PolicySet:
     written = requested_body(text, Any, "set of limits", 'send JSON as {"limits": {"namespaces": …}}')
     so_far, wanted = ReadSoFar(), PolicySet()
     try:
+        check_for_nulls(text, written)
         for piece in _pieces(written):
             wanted = _joined(wanted, _read_piece(piece, so_far))
     finally:

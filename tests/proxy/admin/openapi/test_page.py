@@ -105,3 +105,9 @@ def test_rates_and_sizes_are_told_as_they_are_written(
     schema = {"$ref": f"#/components/schemas/config.{model}", "components": said["components"]}
     validator = jsonschema_rs.validator_for(schema)
     assert (validator.is_valid(right), validator.is_valid(wrong)) == (True, False)
+
+
+def test_no_key_of_a_limit_may_be_null(said: dict[str, Any]) -> None:
+    schemas = {name: schema for name, schema in said["components"]["schemas"].items() if name.startswith("config.")}
+    assert schemas["config.RateLimit"]["properties"]["messages"]["anyOf"]
+    assert [name for name, schema in schemas.items() if "'null'" in str(schema) or ": None" in str(schema)] == []
