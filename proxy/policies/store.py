@@ -6,8 +6,9 @@ policies are kept in memory, and end with the process.
 
 A file that is there must be a store. An empty one is a copy that went wrong: a proxy would serve without limits.
 
-Reads have a connection of their own: they run on the event loop, and must not wait for writes, which wait for the disk
-in a thread. SQLite must not be closed under either.
+Reads of one policy have a connection of their own: they run on the event loop, and must not wait for writes, which wait
+for the disk in a thread, or for long reads, of the audit log or of all policies. Long reads have a third connection:
+SQLite hides the changes since a read began from all reads of its connection. It must not be closed under any of them.
 
 A store has a version (`PRAGMA user_version`), which only a step raises that earlier Sluices cannot read:
 
@@ -181,10 +182,10 @@ class Store:
         self.is_new = True
         self._lent_at = 0
         """The last number in the audit log when the store was lent."""
-        self._in_use = {how: threading.Lock() for how in ("backup", "read", "write")}
+        self._in_use = {how: threading.Lock() for how in ("backup", "long read", "read", "write")}
         self._open()
         try:
-            with self._using("read"):
+            with self._using("long read"):
                 self._count()
         except StoreError:
             self.close()
@@ -199,12 +200,12 @@ class Store:
                     if self.is_new:
                         _check_alone(self._path)
                         _make(self._path)
-                self._base = self._reading = self._connect(self._path or ":memory:")
+                self._base = self._reading = self._reading_long = self._connect(self._path or ":memory:")
                 if self._path is None:
                     self._base.executescript(_TABLES)
                 else:
                     self._set_up()
-                    self._reading = self._connect(self._path)
+                    self._reading, self._reading_long = self._connect(self._path), self._connect(self._path)
                 self.ahead_ns = self._base.execute("SELECT max(at_ns) FROM ahead").fetchone()[0]
                 self._file = self._file_now()
                 self._opened = opened.pop_all()
@@ -219,10 +220,10 @@ class Store:
         Raises:
             StoreError: If it cannot be read.
         """
-        with self._using("read"):
-            rows = self._reading.execute("SELECT kind, setting, name, body FROM policies")
+        with self._using("long read"):
+            rows = self._reading_long.execute("SELECT kind, setting, name, body FROM policies")
         while True:
-            with self._using("read"):
+            with self._using("long read"):
                 read = [
                     (PolicyKey(PolicyKind(kind), setting, name), body)
                     for kind, setting, name, body in rows.fetchmany(1000)
@@ -344,8 +345,8 @@ class Store:
         Raises:
             StoreError: If it cannot be read.
         """
-        with self._using("read"):
-            rows = self._reading.execute(
+        with self._using("long read"):
+            rows = self._reading_long.execute(
                 "SELECT at_ns, who, address, kind, setting, name, before, after, held, words FROM audit "
                 "ORDER BY id DESC LIMIT ?",
                 (most,),
@@ -387,8 +388,8 @@ class Store:
         """
         if self._path is None:
             return {}
-        with self._using("read"):
-            rows = self._reading.execute(
+        with self._using("long read"):
+            rows = self._reading_long.execute(
                 "SELECT DISTINCT audit.kind, audit.setting, audit.name, policies.body FROM audit "
                 "LEFT JOIN policies USING (kind, setting, name) WHERE audit.id > ?",
                 (self._lent_at,),
@@ -400,7 +401,9 @@ class Store:
 
     def close(self) -> None:
         """Give the file back as soon as no read, write or backup is under way."""
-        with self._in_use["backup"], self._in_use["read"], self._in_use["write"]:
+        with ExitStack() as held:
+            for lock in self._in_use.values():
+                held.enter_context(lock)
             self._is_open = False
             self._opened.close()
 
@@ -454,10 +457,10 @@ class Store:
         size = "sum(300 + length(name) + length(body))"
         of_tenants = f"substr(setting, 1, {len(OF_TENANTS)}) = '{OF_TENANTS}'"
         rows = [
-            (owner, *self._base.execute(f"SELECT count(*), {size} FROM policies WHERE {which}").fetchone())  # noqa: S608 - no value is in it
+            (owner, *self._reading_long.execute(f"SELECT count(*), {size} FROM policies WHERE {which}").fetchone())  # noqa: S608 - no value is in it
             for owner, which in ((BLOCKS, "kind = 'block'"), (OPERATOR, f"kind != 'block' AND NOT {of_tenants}"))
         ]
-        own = self._base.execute(f"SELECT kind, setting, name, length(body) FROM policies WHERE {of_tenants}")  # noqa: S608
+        own = self._reading_long.execute(f"SELECT kind, setting, name, length(body) FROM policies WHERE {of_tenants}")  # noqa: S608
         for kind, setting, name, length in own:
             rows.append((owner_of(PolicyKey(PolicyKind(kind), setting, name)), 1, size_of(name, None) + length))
         for owner, policies, added in rows:

@@ -6,13 +6,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from limiter.levels import Setting
 from proxy.policies.keys import ActionKind, PolicyKey, PolicyKind, rate_key
 from proxy.policies.store import Action, Store, StoredChange, StoreError
+from tests.waiting import PATIENCE_S
 
 _TOPIC = rate_key("publish", Setting.TOPIC, "persistent://acme/shop/orders")
 _GROUP = PolicyKey(PolicyKind.GROUP, "", "gold")
@@ -179,6 +183,60 @@ def test_who_reads_does_not_wait_for_who_writes(path: Path) -> None:
         assert dict(store.policies()) == {_GROUP: "before"}
 
         store._base.execute("ROLLBACK")
+
+
+class _SlowRows:
+    """The rows of the audit log, which come when a test says so."""
+
+    come, asked = threading.Event(), threading.Event()
+
+    def __init__(self, rows: sqlite3.Cursor) -> None:
+        self._rows = rows
+
+    def fetchall(self) -> list[Any]:
+        self.asked.set()
+        assert self.come.wait(PATIENCE_S)
+        return self._rows.fetchall()
+
+
+class _SlowConnection(sqlite3.Connection):
+    def execute(self, sql: str, *parameters: Any) -> Any:  # type: ignore[override]
+        rows = super().execute(sql, *parameters)
+        return _SlowRows(rows) if "FROM audit ORDER BY" in sql else rows
+
+
+@pytest.mark.parametrize("file", ["policies.db", None])
+def test_read_of_one_policy_waits_for_no_long_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str | None
+) -> None:
+    """The one is on the event loop, and ten thousand lines of the audit log take 70 ms."""
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=_SlowConnection))
+    _SlowRows.come.clear()
+    _SlowRows.asked.clear()
+    with opened(tmp_path / file if file else None) as store, ThreadPoolExecutor(2) as threads:
+        store.write([StoredChange(_GROUP, None, "before")], 1, "ann", "")
+        audited = threads.submit(store.audited, 10)
+        try:
+            assert _SlowRows.asked.wait(PATIENCE_S)
+            store.write([StoredChange(_GROUP, "before", "after")], 2, "ben", "")
+            reads = [threads.submit(store.read, _GROUP), threads.submit(store.author, _GROUP)]
+            assert [read.result(PATIENCE_S / 4) for read in reads] == ["after", "ben"]
+            assert not audited.done()
+        finally:
+            _SlowRows.come.set()
+        assert audited.result(PATIENCE_S)
+
+
+def test_read_of_one_policy_is_as_new_as_the_last_change(path: Path) -> None:
+    """Although all policies are being read meanwhile: SQLite shows a connection what was there when its reads began."""
+    many = [StoredChange(rate_key("publish", Setting.TOPIC, str(number)), None, "5") for number in range(2_000)]
+    with opened(path) as store:
+        store.write(many, 1, "ann", "")
+        policies = store.policies()
+        next(policies)
+        store.write([StoredChange(_GROUP, None, "new")], 2, "ann", "")
+        assert store.read(_GROUP) == "new"
+        assert len([*policies]) >= 1_999
 
 
 def test_a_store_whose_process_was_killed_can_be_opened_at_once(path: Path) -> None:
