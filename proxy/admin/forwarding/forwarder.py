@@ -40,6 +40,7 @@ from proxy.admin.forwarding.paths import (
     is_served_decoded,
     limits_in,
     list_of_both,
+    makes_namespace,
     together,
     why_not,
 )
@@ -264,8 +265,8 @@ class Forwarder:
             if refused := await self._why_refused(request):
                 return refused
             await body.begin()
-            names_limits = partial(limits_in, request.method, request.raw_path)
-            if wrong := await request.app[BODIES].read(names_limits, body.first):
+            may_have_limits = body.first and makes_namespace(request.method, request.raw_path)
+            if may_have_limits and (wrong := await request.app[BODIES].read(limits_in, body.first)):
                 return _refusal(request, 400, f"not passed on to the broker: {wrong}")
         except BodyRefusedError as error:
             return self._refuse_body(request, error)

@@ -170,17 +170,20 @@ _RATES = ("publishMaxMessageRate", "topicDispatchRate", "subscriptionDispatchRat
 _LIMITS = (*_RATES, "clusterSubscribeRate", "resource_group_name")
 
 
-def limits_in(method: str, target: str, body: bytes) -> str | None:
+def makes_namespace(method: str, target: str) -> bool:
+    """Return whether a request makes a namespace: of all bodies that go to a broker only this one has rates."""
+    *_, path = _readings(target.partition("?")[0])
+    return method == "PUT" and _NEW_NAMESPACE.fullmatch(path) is not None
+
+
+def limits_in(body: bytes) -> str | None:
     """Return why a new namespace's body is refused: it has limits, which the broker would hold; None if it has none.
 
-    Of all bodies that go to a broker only this one has rates. Rates of replication are the broker's.
+    Rates of replication are the broker's.
 
     Source: createNamespace of org.apache.pulsar.broker.admin.v1.Namespaces and v2.Namespaces;
     org.apache.pulsar.common.policies.data.Policies
     """
-    *_, path = _readings(target.partition("?")[0])
-    if method != "PUT" or not body or not _NEW_NAMESPACE.fullmatch(path):
-        return None
     try:
         policies = requested_body(body, object, "namespace's policies", "send JSON in UTF-8")
     except BodyError as error:

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import io
 import json
+import threading
 from typing import Any
 
 import aiohttp
@@ -12,6 +13,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from proxy.admin.forwarding.broker import PART
+from proxy.policies import large_json
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, Front, fake_broker, front, until
 from tests.waiting import PATIENCE_S
 
@@ -224,6 +226,24 @@ async def test_limits_behind_blanks_are_found(broker: FakeBroker, sluice: Front)
     body = b" " * PART + b'{"topicDispatchRate": {"c": {"dispatchThrottlingRateInMsg": 5}}}'
     assert (await sluice.ask("PUT", "/admin/v2/namespaces/acme/shop", data=io.BytesIO(body)))[0] == 400
     assert broker.asked == []
+
+
+@pytest.mark.parametrize(("size", "reader"), [(2_000, "loop"), (60_000, "thread")])
+async def test_loop_reads_no_large_body_of_a_new_namespace(
+    broker: FakeBroker, sluice: Front, monkeypatch: pytest.MonkeyPatch, size: int, reader: str
+) -> None:
+    readers = set[int]()
+    own = large_json.read
+
+    def read(text: bytes) -> Any:
+        readers.add(threading.get_ident())
+        return own(text)
+
+    monkeypatch.setattr(large_json, "read", read)
+    body = b'{"x":[' + b"{}," * (size // 3) + b"{}]}"
+    assert (await sluice.ask("PUT", "/admin/v2/namespaces/acme/shop", data=body))[0] == 200
+    assert (readers == {threading.get_ident()}, len(readers)) == (reader == "loop", 1)
+    assert [asked.body for asked in broker.asked] == [body]
 
 
 @pytest.mark.parametrize("body", [b"", b"null", b'{"topicDispatchRate": {}, "replicatorDispatchRate": {"c": {}}}'])
