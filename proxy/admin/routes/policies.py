@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 from aiohttp import web
-from pydantic import ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from proxy.admin.handlers import (
     JSON,
@@ -71,15 +71,36 @@ MOST_SHOWN = 1000
 """Most differences in an answer; the others are counted."""
 
 
+_LIMITS = {
+    "plans": {"gold": {"publish": {"messages": 500, "burst_messages": 1000}, "dispatch": {"bytes": "20MB"}}},
+    "tenants": {"acme": {"plan": "gold"}, "free-*": {"publish": {"bytes": "1MB", "burst_bytes": "4MB"}}},
+    "namespaces": {"acme/shop": {"plan": "gold", "subscribe": "5/30s"}},
+    "topics": {
+        "persistent://acme/shop/orders": {
+            "publish": {"messages": "30/min", "mode": "reject"},
+            "subscriptions": {"audit": {"dispatch": {"messages": 100}}},
+        }
+    },
+    "each_topic": {"publish": {"messages": 1000}, "dispatch": {"messages": 2000, "relativeToPublishRate": True}},
+    "each_subscription": {"dispatch": {"bytes": "5MB"}},
+    "resource_groups": {"batch": {"dispatch": {"bytes": "10MB"}, "namespaces": ["acme/reports"]}},
+    "roles": {"import": {"publish": {"messages": 50}}},
+    "addresses": {"10.0.0.0/8": {"dispatch": {"bytes": "50MB"}}},
+    "proxy": {"publish": {"bytes": "200MB"}},
+}
+_BLOCKS = [{"role": "intruder", "reason": "spam"}, {"address": "192.0.2.0/24"}]
+"""Examples for the OpenAPI page."""
+
+
 class WantedPolicies(ConfigSection):
     """The limits of a configuration; `limits` is required, so that nothing is taken away by mistake.
 
     Without `blocks`, these stay as they are.
     """
 
-    limits: Limits
-    admission: AdmissionBounds = AdmissionBounds()
-    blocks: tuple[Annotated[Block, BOUNDED], ...] | None = None
+    limits: Limits = Field(examples=[_LIMITS])
+    admission: AdmissionBounds = Field(AdmissionBounds(), examples=[{"subscribe_rate_per_consumer": "10/30s"}])
+    blocks: tuple[Annotated[Block, BOUNDED], ...] | None = Field(None, examples=[_BLOCKS])
 
     @field_validator("blocks")
     @classmethod

@@ -111,3 +111,11 @@ def test_no_key_of_a_limit_may_be_null(said: dict[str, Any]) -> None:
     schemas = {name: schema for name, schema in said["components"]["schemas"].items() if name.startswith("config.")}
     assert schemas["config.RateLimit"]["properties"]["messages"]["anyOf"]
     assert [name for name, schema in schemas.items() if "'null'" in str(schema) or ": None" in str(schema)] == []
+
+
+async def test_examples_of_a_set_can_be_applied(admin: Admin, said: dict[str, Any]) -> None:
+    properties = said["components"]["schemas"]["config.WantedPolicies"]["properties"]
+    body = {key: schema["examples"][0] for key, schema in properties.items()}
+    status, answer = await admin.ask("PUT", "/sluice/policies", json=body)
+    assert (status, answer["applied"]) == (200, True), answer
+    assert len(answer["changes"]) > len(body["limits"])
