@@ -35,7 +35,6 @@ class CredentialFiles:
         self._identity = identity
         self._in_force = frozenset(self.expiries())
         self.expiry_log = ExpiryLog(self.expiries)
-        tls.warn()
 
     def expiries(self) -> tuple[Expiry, ...]:
         """Return the expiries of the certificates in force."""
@@ -53,5 +52,4 @@ class CredentialFiles:
         for expiry in self.expiries():
             if expiry not in before:
                 structlog.get_logger().info("certificate taken for new connections", certificate=str(expiry))
-        self._tls.warn()
         self.expiry_log.report()

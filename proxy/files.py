@@ -50,7 +50,7 @@ class FileReader(NamedTuple):
         key: The key: `tls`, `authentication.token.jwks`.
         read: Reads the files, in a thread. Returns the function that puts them in force, on the loop, and cannot fail;
             it may return a large dict that is not used any more. Raises ConfigError if the files cannot be used; those
-            that were read before then stay in force.
+            that were read before then stay in force, unless the error has a `take` for a part of them.
     """
 
     key: str

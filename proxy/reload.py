@@ -129,8 +129,8 @@ class Reloader:
             files = f"; {kept} of the configuration's files {'is' if kept == 1 else 'are'} not taken" if kept else ""
             yield Degraded(
                 "reload_refused",
-                f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and the values that they "
-                f"name are as before{files}",
+                f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and what they name is as "
+                f"before, unless they say otherwise{files}",
                 "mend the problems that the log and /sluice/status name, and reload again",
             )
 
@@ -159,17 +159,18 @@ class Reloader:
         """Put the files of each key in force that can be used; return the problems of the others."""
         problems: list[str] = []
         for reader in self._files:
+            of_key: tuple[str, ...] = ()
+            take: Callable[[], object] | None
             try:
                 take = await asyncio.to_thread(reader.read)
             except Exception as error:  # noqa: BLE001 - one broken file must keep no other from being taken
-                of_key = _problems(error)
-                problems += of_key
-                self._count(reader.key, of_key)
-            else:
+                take, of_key = error.take if isinstance(error, ConfigError) else None, _problems(error)
+            if take is not None:
                 with self._measure():
                     unused = take()
                 await asyncio.to_thread(let_go, unused)  # the loop would free 300,000 users in one turn
-                self._count(reader.key, ())
+            problems += of_key
+            self._count(reader.key, of_key)
         with self._measure():
             self._on_files()
         return tuple(problems)

@@ -32,7 +32,7 @@ from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.observe.operator_log import hear_warning, warnings_heard
 from proxy.policies.store import StoreError, check_store, left_over, store_of
 from proxy.session.engine import verifier_of
-from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, forward_context
+from proxy.tls.certificates import Certificates, Expiry, ExpiryLog, forward_tls
 
 _PSEUDO = frozenset(
     {
@@ -93,9 +93,7 @@ class StartCheck:
         refused = RefusalLog(Counters().admin_refused, time.monotonic_ns)
         expiries: list[Callable[[], tuple[Expiry, ...]]] = []
         with self._noting():  # in the order of a reload
-            certificates = Certificates(config)
-            certificates.warn()
-            expiries.append(certificates.expiries)
+            expiries.append(Certificates(config).expiries)
         with self._noting():
             expiries.append(Authenticator(config.admin_access, refused, config.admin.host).expiries)
         with self._noting():
@@ -105,8 +103,8 @@ class StartCheck:
             expiries += [forwarder.broker.expiries] if forwarder else []
         with self._noting():
             if config.otlp.ca is not None:
-                loaded = forward_context(config.otlp.ca, "otlp")
-                expiries.append(lambda: loaded.expiries)
+                files = forward_tls(config.otlp.ca, "otlp")
+                expiries.append(lambda: files.expiries)
         with self._noting():
             if config.fleet is not None and config.fleet.token_file is not None:
                 token_credentials(config.fleet.token_file, "fleet.token_file")

@@ -27,7 +27,7 @@ from proxy.config.sections import AdminAccess
 from proxy.config.yaml_reader import YamlError, YamlProblem, lines_of, parse_yaml
 from proxy.files import FileReader, read_file, unread, warn_if_others_read, warn_of_passed_over
 from proxy.policies.keys import ANONYMOUS
-from proxy.tls.certificates import Expiry, LoadedContext, admin_context
+from proxy.tls.certificates import Expiry, admin_tls
 
 LONGEST_NAME = 100
 SHORTEST_TOKEN = 16
@@ -227,10 +227,8 @@ class Authenticator:
     def __init__(self, access: AdminAccess, refused: RefusalLog, name: str = "localhost") -> None:
         self._access = access
         self._refused = refused
-        self._context: LoadedContext | None = None
-        self._tokens: Tokens | None = None
-        for reader in self.readers():
-            reader.read()()
+        self._tls = admin_tls(access.tls) if access.tls else None
+        self._tokens = Tokens(access.tokens) if access.tokens else None
         is_open = access.tokens is None and access.tls is None
         self._browser_guard = BrowserGuard((name.lower(), *access.hosts) if is_open else None)
         self._needs_certificate = access.tls is not None and access.tls.client_ca is not None
@@ -239,27 +237,17 @@ class Authenticator:
 
     def context(self) -> ssl.SSLContext | None:
         """Return the TLS context for the next connection; None for one without TLS."""
-        return self._context.context if self._context else None
+        return self._tls.context if self._tls else None
 
     def expiries(self) -> tuple[Expiry, ...]:
         """Return when the certificates in force expire, one for each file."""
-        return self._context.expiries if self._context else ()
+        return self._tls.expiries if self._tls else ()
 
     def readers(self) -> tuple[FileReader, ...]:
         """Return what reads certificates and tokens again, for the next connection and the next request."""
-        of_tls = (FileReader("admin_access.tls", self._read_tls),) if self._access.tls else ()
+        of_tls = self._tls.readers() if self._tls else ()
         of_tokens = (FileReader("admin_access.tokens", self._read_tokens),) if self._access.tokens else ()
         return *of_tls, *of_tokens
-
-    def _read_tls(self) -> Callable[[], None]:
-        assert self._access.tls is not None, "readers() has it then only"
-        context = admin_context(self._access.tls)
-        warn_if_others_read(self._access.tls.key, "admin_access.tls.key")
-
-        def take() -> None:
-            self._context = context
-
-        return take
 
     def _read_tokens(self) -> Callable[[], None]:
         assert self._access.tokens is not None, "readers() has it then only"

@@ -32,7 +32,7 @@ from proxy.config.sections import Otlp
 from proxy.counters import Counters
 from proxy.files import TokenFileError, read_token
 from proxy.slices import Slices, Work
-from proxy.tls.certificates import forward_context
+from proxy.tls.certificates import forward_tls
 
 PATH = "/v1/metrics"
 MOST_POINTS = 512
@@ -87,7 +87,7 @@ class OtlpExport:
         self._begun_ns = time.time_ns()
         self._url = f"{section.url}{PATH}"
         self._is_failing = self._is_partial = False
-        self._context = forward_context(section.ca, "otlp").context if self._url.startswith("https:") else None
+        self._context = forward_tls(section.ca, "otlp").context if self._url.startswith("https:") else None
 
     async def run(self) -> None:
         """Export at each interval, until cancelled."""

@@ -1,6 +1,6 @@
 """The configuration: a YAML file or a folder, under the environment, under flags; every error with its remedy."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -367,15 +367,21 @@ class ConfigError(Exception):
         problems: A line for each mistake.
         mistakes: The mistakes of a configuration that was read.
         usable: The part that can be used at a reload; None: nothing.
+        take: Puts that part of a file in force, see `FileReader`; None: nothing of it can be used.
     """
 
     def __init__(
-        self, problems: list[str], mistakes: Sequence[Mistake] = (), usable: "UsablePart | None" = None
+        self,
+        problems: list[str],
+        mistakes: Sequence[Mistake] = (),
+        usable: "UsablePart | None" = None,
+        take: Callable[[], object] | None = None,
     ) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
         self.mistakes = mistakes
         self.usable = usable
+        self.take = take
 
 
 @dataclass(frozen=True, slots=True)

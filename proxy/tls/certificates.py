@@ -11,7 +11,11 @@ in the environment, so it is not used here.
 """
 
 import asyncio
+import os
+import re
 import ssl
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,13 +23,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NamedTuple, Self
 
 import structlog
 
 from protocol.endpoint import TLS, Endpoint
 from proxy.config.model import Config, ConfigError, take_all
 from proxy.config.sections import AdminTls, BrokerTls, ListenerTls
-from proxy.files import FileReader, reopenable, unread, warn_if_others_read
+from proxy.files import MOST_PEM, FileReader, read_file, unread, warn_if_others_read
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -59,10 +65,12 @@ class LoadedContext:
     Args:
         context: The context.
         certificates: The content of each file of certificates, by the key and the file's name.
+        number: Its number among those of its section, from 1.
     """
 
-    def __init__(self, context: ssl.SSLContext, certificates: Mapping[tuple[str, Path], bytes]) -> None:
+    def __init__(self, context: ssl.SSLContext, certificates: Mapping[tuple[str, Path], bytes], number: int) -> None:
         self.context = context
+        self.number = number
         self._certificates = certificates
 
     @cached_property
@@ -70,6 +78,121 @@ class LoadedContext:
         """The expiries of the certificates, one for each file; made on demand, as few processes ask."""
         of_files = (_expiry(key, file, pem) for (key, file), pem in self._certificates.items())
         return tuple(expiry for expiry in of_files if expiry is not None)
+
+
+class TlsFiles:
+    """The TLS context of one section, made of its files as each of them was good last.
+
+    Certificate and key are one part, which fits together or not at all; the authorities are the other. At a reload, a
+    part that cannot be used holds back nothing of the other one, and its content of before stays in force. Of
+    authorities that can be read in part, only these are in force from then on: the section must accept no peer by an
+    authority that its file has no more. All files must be good at the start.
+
+    Args:
+        section: The section's key.
+        make: Makes a context without certificates. Raises ConfigError.
+        own: The files of the certificate and of its key; none without a certificate.
+        authorities: The file's key in the section and its name, by the key; empty: there is none.
+        is_client: Whether the system's authorities are taken where there is no file of authorities.
+
+    Raises:
+        ConfigError: With every file that cannot be used.
+    """
+
+    def __init__(
+        self,
+        section: str,
+        make: Callable[[], ssl.SSLContext],
+        own: tuple[Path, Path] | None,
+        authorities: Mapping[str, Path | None],
+        *,
+        is_client: bool = False,
+    ) -> None:
+        self._section = section
+        self._make = make
+        self._own = own
+        self._authorities = next(((key, path) for key, path in authorities.items() if path is not None), None)
+        self._is_client = is_client
+        self._lock = threading.Lock()
+        self._pair: _Pair | None = None
+        self._bundle: bytes | None = None
+        self._made = 0
+        self._loaded: LoadedContext | None = None
+        take_all(self.readers())
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The context of new connections."""
+        assert self._loaded is not None, "all files are read at first"
+        return self._loaded.context
+
+    @property
+    def expiries(self) -> tuple[Expiry, ...]:
+        """The expiries of the certificates in force, one for each file."""
+        return self._loaded.expiries if self._loaded else ()
+
+    def readers(self) -> tuple[FileReader, ...]:
+        """Return the readers of both parts, which threads may call at one time."""
+        key = self._section if self._authorities is None else f"{self._section}.{self._authorities[0]}"
+        of_authorities = (FileReader(key, self._read_authorities),) if self._authorities else ()
+        of_own = (FileReader(self._section, self._read_own),) if self._own or not of_authorities else ()
+        return *of_own, *of_authorities
+
+    def _read_own(self) -> Callable[[], None]:
+        pair = None if self._own is None else _Pair.read(self._section, self._own)
+        scratch = self._make()
+        if pair is not None:
+            pair.load(scratch)
+        with self._lock:
+            self._pair = pair
+            return self._taking()
+
+    def _read_authorities(self) -> Callable[[], None]:
+        assert self._authorities is not None, "readers() needs the file"
+        at, path = f"{self._section}.{self._authorities[0]}", self._authorities[1]
+        try:
+            content = read_file(path, MOST_PEM)
+        except OSError as error:
+            raise ConfigError([f"{at}: {path}: {unread(error)}"]) from None
+        bundle = _bundle_in(content)
+        if not bundle.readable or (bundle.problem and self._bundle is None):
+            raise ConfigError([f"{at}: {path}: {bundle.problem}"])
+        with self._lock:
+            self._bundle = bundle.readable
+            take = self._taking()
+        if bundle.problem:
+            raise ConfigError([f"{at}: {path}: {bundle.problem}; its others alone are in force"], take=take)
+        return take
+
+    def _taking(self) -> Callable[[], None]:
+        """Make the context of both parts as they are now; return what puts it in force, unless a later one is."""
+        is_first = (self._own is not None and self._pair is None) or (
+            self._authorities is not None and self._bundle is None
+        )
+        if is_first:  # the other part is not read yet, and no context lacks it
+            return lambda: None
+        self._made += 1
+        number, loaded = self._made, self._load()
+
+        def take() -> None:
+            if self._loaded is None or self._loaded.number < number:
+                self._loaded = loaded
+
+        return take
+
+    def _load(self) -> LoadedContext:
+        context = self._make()
+        certificates: dict[tuple[str, Path], bytes] = {}
+        if self._pair is not None:
+            self._pair.load(context)
+            certificates[f"{self._section}.certificate", self._pair.files[0]] = self._pair.certificate
+        if self._authorities is not None and self._bundle is not None:
+            with _in_memory(self._bundle) as path:
+                context.load_verify_locations(path)
+            certificates[f"{self._section}.{self._authorities[0]}", self._authorities[1]] = self._bundle
+        elif self._is_client:
+            context.load_default_certs()
+        return LoadedContext(context, certificates, self._made)
 
 
 class Certificates:
@@ -86,12 +209,21 @@ class Certificates:
     """
 
     def __init__(self, config: Config) -> None:
-        self._tls = config.tls
         self._broker_tls = config.broker_tls if config.broker[0].scheme == TLS else None
         self.shows_certificate = self._broker_tls is not None and self._broker_tls.certificate is not None
-        self._listener: LoadedContext | None = None
-        self._broker: LoadedContext | None = None
-        take_all(self.readers())
+        self._listener: TlsFiles | None = None
+        self._broker: TlsFiles | None = None
+        problems: list[str] = []
+        try:
+            self._listener = None if config.tls is None else _listener(config.tls)
+        except ConfigError as error:
+            problems += error.problems
+        try:
+            self._broker = None if self._broker_tls is None else _broker(self._broker_tls)
+        except ConfigError as error:
+            problems += error.problems
+        if problems:
+            raise ConfigError(problems)
 
     def listener(self) -> ssl.SSLContext:
         """Return the context of the next client's handshake; only where an address that is listened on has TLS."""
@@ -108,41 +240,13 @@ class Certificates:
         assert self._broker_tls is not None, "brokers are reached as `broker` says"
         return self._broker_tls.server_name or broker.name
 
-    def warn(self) -> None:
-        """Warn of keys that others can read."""
-        for key, section in (("tls.key", self._tls), ("broker_tls.key", self._broker_tls)):
-            with suppress(OSError):  # it has just been there
-                if section is not None and section.key is not None:
-                    warn_if_others_read(section.key, key)
-
     def expiries(self) -> tuple[Expiry, ...]:
         """Return the expiries of the certificates in force, one for each file."""
-        loaded = (each for each in (self._listener, self._broker) if each is not None)
-        return tuple(expiry for each in loaded for expiry in each.expiries)
+        return tuple(expiry for files in (self._listener, self._broker) if files for expiry in files.expiries)
 
     def readers(self) -> tuple[FileReader, ...]:
-        """Return what reads the files again: those for clients and those for brokers, each for the next handshake."""
-        of_listener = (FileReader("tls", self._read_listener),) if self._tls else ()
-        of_broker = (FileReader("broker_tls", self._read_broker),) if self._broker_tls else ()
-        return *of_listener, *of_broker
-
-    def _read_listener(self) -> Callable[[], None]:
-        assert self._tls is not None, "readers() needs the section"
-        context = _listener(self._tls)
-
-        def take() -> None:
-            self._listener = context
-
-        return take
-
-    def _read_broker(self) -> Callable[[], None]:
-        assert self._broker_tls is not None, "readers() needs the section"
-        context = _broker(self._broker_tls)
-
-        def take() -> None:
-            self._broker = context
-
-        return take
+        """Return the readers of the files for clients and those for brokers, each for the next handshake."""
+        return tuple(reader for files in (self._listener, self._broker) if files for reader in files.readers())
 
 
 SOON_S = 30 * 86_400
@@ -197,9 +301,9 @@ class ExpiryLog:
             log.warning("certificate expires soon: replace its file", expires=at, days_left=days)
 
 
-def _listener(tls: ListenerTls) -> LoadedContext:
-    with _opened("tls", certificate=tls.certificate, key=tls.key, client_ca=tls.client_ca) as files:
-        context = _server_context(files, tls.min_version)
+def _listener(tls: ListenerTls) -> TlsFiles:
+    def make() -> ssl.SSLContext:
+        context = _server_context(tls.min_version)
         context.verify_mode = _CLIENT_AUTH[tls.asks_clients]
         if tls.ciphers is not None:
             try:
@@ -207,11 +311,13 @@ def _listener(tls: ListenerTls) -> LoadedContext:
             except ssl.SSLError:
                 remedy = "names no cipher that this OpenSSL has; `openssl ciphers -tls1_2` lists them"
                 raise ConfigError([f"tls.ciphers: {tls.ciphers!r}: {remedy}"]) from None
-        return files.loaded(context)
+        return context
+
+    return TlsFiles("tls", make, (tls.certificate, tls.key), {"client_ca": tls.client_ca})
 
 
-def admin_context(tls: AdminTls) -> LoadedContext:
-    """Make the context of the admin's new connections from the files as they are now.
+def admin_tls(tls: AdminTls) -> TlsFiles:
+    """Return the context of the admin's new connections, and its files.
 
     TLS lets callers in without a certificate, so that probes can ask for health. It refuses a certificate that
     `client_ca` has not signed.
@@ -219,141 +325,161 @@ def admin_context(tls: AdminTls) -> LoadedContext:
     Raises:
         ConfigError: With every file that cannot be used, each with its key.
     """
-    with _opened("admin_access.tls", certificate=tls.certificate, key=tls.key, client_ca=tls.client_ca) as files:
-        context = _server_context(files, "TLSv1.2")
+
+    def make() -> ssl.SSLContext:
+        context = _server_context("TLSv1.2")
         if tls.client_ca is not None:
             context.verify_mode = ssl.CERT_OPTIONAL
-        return files.loaded(context)
+        return context
+
+    return TlsFiles("admin_access.tls", make, (tls.certificate, tls.key), {"client_ca": tls.client_ca})
 
 
-def _server_context(files: "_Files", min_version: str) -> ssl.SSLContext:
+def _server_context(min_version: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION  # each costs a handshake, and none is counted
-    files.load_own(context)
-    files.load_authorities(context, "client_ca")
     return context
 
 
-def _broker(tls: BrokerTls) -> LoadedContext:
-    with _opened("broker_tls", certificate=tls.certificate, key=tls.key, ca=tls.ca) as files:
-        context = _client_context(files)
+def _broker(tls: BrokerTls) -> TlsFiles:
+    def make() -> ssl.SSLContext:
+        context = _client_context()
         context.check_hostname = tls.verify_hostname
-        files.load_own(context)
-        return files.loaded(context)
+        return context
+
+    own = None if tls.certificate is None or tls.key is None else (tls.certificate, tls.key)
+    return TlsFiles("broker_tls", make, own, {"ca": tls.ca}, is_client=True)
 
 
-def forward_context(ca: Path | None, section: str = "admin_forward") -> LoadedContext:
-    """Make the context of new HTTPS connections that Sluice opens, to brokers' admin addresses or a collector.
+def forward_tls(ca: Path | None, section: str = "admin_forward") -> TlsFiles:
+    """Return the context of new HTTPS connections that Sluice opens, to brokers' admin addresses or a collector.
 
     Raises:
         ConfigError: If the file cannot be used; it names the section of the configuration.
     """
-    with _opened(section, ca=ca) as files:
-        return files.loaded(_client_context(files))
+    return TlsFiles(section, _client_context, None, {"ca": ca}, is_client=True)
 
 
-def _client_context(files: "_Files") -> ssl.SSLContext:
+def _client_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if not files.load_authorities(context, "ca"):
-        context.load_default_certs()
     return context
 
 
-class _Files:
-    """The files of one section, opened together, so that each is the same file for all who read it.
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A certificate and its key, as they were read.
 
     Args:
-        section: The section's key.
-        files: The names of the files by key, and the path by which each can be read again.
+        section: The key of their section.
+        files: The names of both files.
+        certificate: The content of the first file.
+        key: The content of the second one.
     """
 
-    def __init__(self, section: str, files: Mapping[str, tuple[Path, str]]) -> None:
-        self._section = section
-        self._files = files
+    section: str
+    files: tuple[Path, Path]
+    certificate: bytes
+    key: bytes
 
-    def load_own(self, context: ssl.SSLContext) -> None:
-        """Load certificate and key, if there are any.
+    @classmethod
+    def read(cls, section: str, files: tuple[Path, Path]) -> Self:
+        """Read both files, and warn of a key that others can read.
+
+        Raises:
+            ConfigError: With each file that cannot be read.
+        """
+        contents, problems = list[bytes](), list[str]()
+        for name, path in zip(("certificate", "key"), files, strict=True):
+            try:
+                contents.append(read_file(path, MOST_PEM))
+            except OSError as error:
+                problems.append(f"{section}.{name}: {path}: {unread(error)}")
+        if problems:
+            raise ConfigError(problems)
+        with suppress(OSError):  # it has just been there
+            warn_if_others_read(files[1], f"{section}.key")
+        return cls(section, files, *contents)
+
+    def load(self, context: ssl.SSLContext) -> None:
+        """Load certificate and key.
 
         Raises:
             ConfigError: If they cannot be used.
         """
-        if "certificate" not in self._files:
-            return
-        _, certificate = self._files["certificate"]
-        _, key = self._files["key"]
-        try:
-            context.load_cert_chain(certificate, key, password="")  # else OpenSSL would ask for one at the terminal
-        except (ssl.SSLError, ValueError) as error:
-            raise self._wrong_own(error) from None
+        with _in_memory(self.certificate) as certificate, _in_memory(self.key) as key:
+            try:
+                context.load_cert_chain(certificate, key, password="")  # else OpenSSL would ask for one at the terminal
+            except (ssl.SSLError, ValueError) as error:
+                raise ConfigError([f"{self.section}.{self._problem(_reason(error))}"]) from None
 
-    def load_authorities(self, context: ssl.SSLContext, key: str) -> bool:
-        """Load the authorities of a key, if it is given; return whether it is.
-
-        Raises:
-            ConfigError: If they cannot be used.
-        """
-        if key not in self._files:
-            return False
-        _, opened = self._files[key]
-        try:
-            context.load_verify_locations(opened)
-        except ssl.SSLError as error:
-            has_some = b"BEGIN CERTIFICATE" in _content(opened)
-            problem = (
-                "has a certificate that cannot be read: take it out" if has_some else "holds no certificate in PEM"
-            )
-            raise self._problem(key, f"{problem} ({_reason(error)})") from None
-        return True
-
-    def loaded(self, context: ssl.SSLContext) -> LoadedContext:
-        """Return the context, with the certificates that it was made of."""
-        certificates = {key: opened_file for key, opened_file in self._files.items() if key != "key"}
-        return LoadedContext(
-            context,
-            {(f"{self._section}.{key}", path): _content(opened) for key, (path, opened) in certificates.items()},
-        )
-
-    def _wrong_own(self, error: Exception) -> ConfigError:
-        certificate, opened = self._files["certificate"]
-        _, opened_key = self._files["key"]
-        reason = _reason(error)
-        if not _holds_certificates(_content(opened)):
-            return self._problem("certificate", f"holds no certificate in PEM ({reason})")
+    def _problem(self, reason: str) -> str:
+        certificate, key = self.files
+        if not _holds_certificates(self.certificate):
+            return f"certificate: {certificate}: holds no certificate in PEM ({reason})"
         if reason.endswith("mismatch"):
-            return self._problem("key", f"is not the key of the certificate in {certificate}; name the two of one pair")
-        if not _holds_key(_content(opened_key)):
-            return self._problem("key", f"holds no private key in PEM without a password ({reason})")
-        return self._problem("certificate", f"cannot be used: {reason}")
+            return f"key: {key}: is not the key of the certificate in {certificate}; name the two of one pair"
+        if not _holds_key(self.key):
+            return f"key: {key}: holds no private key in PEM without a password ({reason})"
+        return f"certificate: {certificate}: cannot be used: {reason}"
 
-    def _problem(self, key: str, problem: str) -> ConfigError:
-        path, _ = self._files[key]
-        return ConfigError([f"{self._section}.{key}: {path}: {problem}"])
+
+class _Bundle(NamedTuple):
+    """The content of a file of authorities.
+
+    Attributes:
+        readable: The certificates that can be read, or the whole content if all can; empty: there are none.
+        problem: The problem of the others; empty: all can be read.
+    """
+
+    readable: bytes
+    problem: str
+
+
+_BEGIN_BLOCK = re.compile(rb"(?=-----BEGIN )")
+
+
+def _bundle_in(content: bytes) -> _Bundle:
+    reason = _why_no_authorities(content)
+    if reason is None:
+        return _Bundle(content, "")
+    blocks = [each for each in _BEGIN_BLOCK.split(content) if each.startswith(b"-----BEGIN ")]
+    certificates = [each for each in blocks if b"CERTIFICATE-----" in each.partition(b"\n")[0]]
+    if not certificates:
+        return _Bundle(b"", f"holds no certificate in PEM ({reason})")
+    readable = [each for each in certificates if _why_no_authorities(each) is None]
+    count = len(certificates) - len(readable)
+    some = (
+        "a certificate that cannot be read: take it"
+        if count == 1
+        else f"{count} certificates that cannot be read: take them"
+    )
+    return _Bundle(b"\n".join(readable), f"has {some} out ({reason})")
+
+
+def _why_no_authorities(pem: bytes) -> str | None:
+    """Return the reason for which OpenSSL does not read these certificates, in a few words; None if it does."""
+    try:
+        with _in_memory(pem) as path:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except ssl.SSLError as error:
+        return _reason(error)
+    return None
 
 
 @contextmanager
-def _opened(section: str, **paths: Path | None) -> Iterator[_Files]:
-    """The files that are given.
-
-    Raises:
-        ConfigError: With every one that cannot be read.
-    """
-    files: dict[str, tuple[Path, str]] = {}
-    problems = []
+def _in_memory(content: bytes) -> Iterator[str]:
+    """Yield a path with this content while the block lasts: OpenSSL loads by names. On Linux no disk gets it."""
     with ExitStack() as stack:
-        for key, path in paths.items():
-            try:
-                files |= {key: (path, stack.enter_context(reopenable(path)))} if path else {}
-            except OSError as error:
-                problems.append(f"{section}.{key}: {path}: {unread(error)}")
-        if problems:
-            raise ConfigError(problems)
-        yield _Files(section, files)
-
-
-def _content(opened: str) -> bytes:
-    return Path(opened).read_bytes()
+        if sys.platform == "linux":
+            file = stack.enter_context(os.fdopen(os.memfd_create("pem"), "wb"))
+        else:
+            file = stack.enter_context(TemporaryFile())
+        file.write(content)
+        file.flush()
+        file.seek(0)
+        yield f"/dev/fd/{file.fileno()}"
 
 
 def _reason(error: Exception) -> str:

@@ -89,9 +89,9 @@ async def test_loop_does_little_to_put_a_long_file_in_force(proxy: Proxy, monkey
     proxy.reloader._files = tuple(each._replace(read=partial(counted, each.key, each.read)) for each in files)
     assert (await proxy.reloader.reload("SIGHUP")).problems == ()
     assert set(done) == {
-        "tls", "broker_tls", "authentication.token.secret_key", "authentication.token.public_key",
+        "tls", "tls.client_ca", "broker_tls.ca", "authentication.token.secret_key", "authentication.token.public_key",
         "authentication.token.jwks", "authentication.basic.htpasswd", "authentication.broker.token_file",
-        "admin_access.tls", "admin_access.tokens", "admin_forward.ca",
+        "admin_access.tls", "admin_access.tls.client_ca", "admin_access.tokens", "admin_forward.ca",
     }  # fmt: skip
     assert max(done.values()) <= MOST, done
     assert max(freed) == USERS, "the users that were"

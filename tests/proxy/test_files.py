@@ -19,7 +19,7 @@ from proxy.importing.broker_conf import from_file
 from proxy.importing.result import ImportFailed
 from proxy.observe.log_lines import AddressKeyError, read_key
 from proxy.policies.store import Store, StoreError
-from proxy.tls.certificates import forward_context
+from proxy.tls.certificates import forward_tls
 from tests.proxy.odd_files import ODD, bound_socket, fifo, folder
 
 
@@ -125,7 +125,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "broker's token": broker_token,
     "broker.conf": from_file,
     "key of addresses": read_key,
-    "authority of brokers": forward_context,
+    "authority of brokers": forward_tls,
     "--ca": _admin_link("ca"),
     "--cert": _admin_link("cert"),
     "--token-file": _admin_link("token_file"),

@@ -124,9 +124,7 @@ def test_a_key_that_others_can_read_gets_a_warning(section: str, authority: Auth
     key.write_bytes(Path(files["key"]).read_bytes())
     key.chmod(0o644)
     with capture_logs() as logs:
-        read = SECTIONS[section][0]({**files, "key": key})
-        if isinstance(read, Certificates):
-            read.warn()
+        SECTIONS[section][0]({**files, "key": key})
     assert [(line["key"], line["file"]) for line in logs] == [(f"{section}.key", str(key))]
 
 
@@ -237,6 +235,115 @@ def test_a_file_that_is_broken_when_it_is_read_again_changes_nothing(
     with pytest.raises(ConfigError, match=rf"{section}\.{broken}: .* holds no "):
         read_again(read)
     assert context() is before
+
+
+def broken_bundle(folder: Path, *authorities: Authority) -> bytes:
+    """Return a bundle with each authority, and between them a certificate that lost its end."""
+    torn = b"-----BEGIN CERTIFICATE-----\nMIIB\n"
+    return torn + torn.join(authority.certificate.read_bytes() for authority in authorities)
+
+
+class Renewed:
+    """A section whose files a test changes, and the certificates and authorities that are in force."""
+
+    def __init__(self, section: str, authority: Authority, folder: Path) -> None:
+        made = authority.server()
+        self.files = {key: folder / f"own.{key}" for key in ("certificate", "key", "client_ca")}
+        self.section, self.authority, self.folder = section, authority, folder
+        swap({key: str(file) for key, file in self.files.items()}, Path(made["certificate"]), Path(made["key"]))
+        self.files["client_ca"].write_bytes(authority.certificate.read_bytes())
+        self.owner = SECTIONS[section][0]({key: str(file) for key, file in self.files.items()})
+        self.ca_key = f"{section}.{SECTIONS[section][1]}"
+
+    def renew(self) -> None:
+        swap({key: str(file) for key, file in self.files.items()}, *self.authority.sign("renewed"))
+
+    def reload(self) -> dict[str, str]:
+        """Read all files again as a reload does; return the problems by the reader's key."""
+        problems = {}
+        for reader in self.owner.readers():
+            try:
+                take = reader.read()
+            except ConfigError as error:
+                take, problems[reader.key] = error.take, str(error)
+            if take is not None:
+                take()
+        return problems
+
+    @property
+    def authorities(self) -> list[str]:
+        """The names of the authorities in force."""
+        name = {"tls": "listener", "broker_tls": "broker", "admin_access.tls": "context"}[self.section]
+        context = getattr(self.owner, name)()
+        assert context.verify_mode != ssl.CERT_NONE
+        return sorted(dict(part for (part,) in each["subject"])["commonName"] for each in context.get_ca_certs())
+
+    @property
+    def subject(self) -> str:
+        (subject,) = [each.subject for each in self.owner.expiries() if each.key == f"{self.section}.certificate"]
+        return str(subject)
+
+
+@pytest.fixture
+def renewed(section: str, authority: Authority, tmp_path: Path) -> Renewed:
+    return Renewed(section, authority, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["gone", "no PEM", "torn"])
+def test_bad_authorities_hold_no_renewed_certificate_back(renewed: Renewed, kind: str) -> None:
+    before = renewed.authorities
+    bundle = renewed.files["client_ca"]
+    renewed.renew()
+    if kind == "gone":
+        bundle.unlink()
+    else:
+        bundle.write_text("nothing" if kind == "no PEM" else "-----BEGIN CERTIFICATE-----\nMIIB\n")
+    assert list(renewed.reload()) == [renewed.ca_key]
+    assert (renewed.subject, renewed.authorities) == ("CN=renewed", before)
+
+
+def test_bad_certificate_holds_no_new_authorities_back(renewed: Renewed, tmp_path: Path) -> None:
+    other = Authority(tmp_path / "next", "next")
+    before = renewed.subject
+    renewed.files["certificate"].write_text("half of it")
+    renewed.files["client_ca"].write_bytes(other.certificate.read_bytes())
+    problems = renewed.reload()
+    assert list(problems) == [renewed.section]
+    assert (renewed.subject, renewed.authorities) == (before, ["next"])
+    renewed.renew()
+    assert renewed.reload() == {}
+    assert (renewed.subject, renewed.authorities) == ("CN=renewed", ["next"])
+
+
+def test_of_a_torn_bundle_only_readable_authorities_hold(renewed: Renewed, tmp_path: Path) -> None:
+    """The authority that was in force before may be the one that is to be trusted no more."""
+    other = Authority(tmp_path / "next", "next")
+    renewed.files["client_ca"].write_bytes(broken_bundle(tmp_path, other))
+    problems = renewed.reload()
+    assert list(problems) == [renewed.ca_key]
+    assert "has a certificate that cannot be read: take it out" in problems[renewed.ca_key]
+    assert problems[renewed.ca_key].endswith("its others alone are in force")
+    assert renewed.authorities == ["next"]
+
+
+def test_no_start_with_a_torn_bundle(section: str, authority: Authority, tmp_path: Path) -> None:
+    """An authority that was asked for would be missing."""
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_bytes(broken_bundle(tmp_path, authority, authority))
+    (problem,) = problems(section, {**authority.server(), "client_ca": bundle})
+    assert "has 2 certificates that cannot be read: take them out" in problem
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_files_that_are_read_at_one_time_are_all_in_force(renewed: Renewed, tmp_path: Path, first: int) -> None:
+    other = Authority(tmp_path / "next", "next")
+    renewed.renew()
+    renewed.files["client_ca"].write_bytes(other.certificate.read_bytes())
+    of_tls = [each for each in renewed.owner.readers() if each.key.startswith(renewed.section)]
+    takes = [each.read() for each in of_tls]
+    for take in (takes[first], takes[1 - first]):
+        take()
+    assert (renewed.subject, renewed.authorities) == ("CN=renewed", ["next"])
 
 
 def test_problems_of_both_sections_are_told_at_once(authority: Authority, tmp_path: Path) -> None:

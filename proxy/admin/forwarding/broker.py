@@ -28,7 +28,7 @@ from proxy.admin.listener import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
 from proxy.files import FileReader, TokenFileError, read_token
-from proxy.tls.certificates import Expiry, forward_context
+from proxy.tls.certificates import Expiry, forward_tls
 
 
 class ForwardOutcome(StrEnum):
@@ -348,7 +348,7 @@ class BrokerAdmin:
         self._base = str(section.url)
         self._brokers = config.broker
         self._targets = allowed_targets(config)
-        self._context = forward_context(section.ca) if section.has_tls else None
+        self._tls = forward_tls(section.ca) if section.has_tls else None
         self._session: aiohttp.ClientSession | None = None
         if section.token:
             broker_token(section.token)
@@ -360,19 +360,11 @@ class BrokerAdmin:
 
     def expiries(self) -> tuple[Expiry, ...]:
         """Return when the authorities in force expire."""
-        return self._context.expiries if self._context else ()
+        return self._tls.expiries if self._tls else ()
 
     def readers(self) -> tuple[FileReader, ...]:
         """Return what reads the authorities again, for the next request. The token is read for each request."""
-        return (FileReader("admin_forward.ca", self._read_authorities),) if self._section.has_tls else ()
-
-    def _read_authorities(self) -> Callable[[], None]:
-        context = forward_context(self._section.ca)
-
-        def take() -> None:
-            self._context = context
-
-        return take
+        return self._tls.readers() if self._tls else ()
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[None]:
@@ -464,7 +456,7 @@ class BrokerAdmin:
         headers = await self._headers(question)
         patience = ForwardTimeouts(self._section.timeout)
         body = question.body.for_broker(patience.is_the_client_s) if question.body else None
-        context = self._context.context if self._context else True
+        context = self._tls.context if self._tls else True
         try:
             async with patience.running():
                 await self._targets.resolve(endpoint_of(url))

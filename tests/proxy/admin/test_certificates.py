@@ -6,7 +6,7 @@ import pytest
 
 from proxy.admin.auth import common_name
 from proxy.config.sections import AdminTls
-from proxy.tls.certificates import admin_context
+from proxy.tls.certificates import admin_tls
 from tests.proxy.certificates import Authority
 
 
@@ -15,8 +15,8 @@ def subject(*parts: tuple[str, str]) -> dict[str, Any]:
 
 
 def test_good_files_make_a_context_that_asks_for_certificates_only_with_a_client_ca(authority: Authority) -> None:
-    plain = admin_context(AdminTls.model_validate(authority.server())).context
-    mutual = admin_context(AdminTls.model_validate({**authority.server(), "client_ca": authority.certificate})).context
+    plain = admin_tls(AdminTls.model_validate(authority.server())).context
+    mutual = admin_tls(AdminTls.model_validate({**authority.server(), "client_ca": authority.certificate})).context
     assert (plain.verify_mode.name, mutual.verify_mode.name) == ("CERT_NONE", "CERT_OPTIONAL")
     assert plain.minimum_version.name == "TLSv1_2"
 
