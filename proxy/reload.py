@@ -4,7 +4,8 @@ A reload changes `limits`, `blocks`, `log` and the subscribe rate of `admission`
 of the files that can be used. With them it changes the brokers, if the way to them stays the same. It also takes the
 content of the files that `admin_access`, `admin_forward`, `authentication`, `tls` and `broker_tls` name. The files of
 each key are taken independently, and before the configuration is read: one mistake keeps no certificate from being
-renewed. All other keys whose values differ from those at the start are reported as needing a restart.
+renewed, and neither does a file system that does not answer. All other keys whose values differ from those at the start
+are reported as needing a restart.
 
 `changes_of` notices that files change: rewritten, replaced, or (Kubernetes) at the end of a symlink that is swapped.
 The process sleeps until the kernel reports a change: polling would be most of an idle proxy's work. Where there is no
@@ -18,6 +19,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -28,11 +30,12 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError, UsablePart
 from proxy.counters import Counters
 from proxy.degraded import Degraded
+from proxy.file_calls import CONFIG_S, LOOK_S, READ_S, FileCalls, HungError
 from proxy.files import FileReader, files_in
 from proxy.observe.operator_log import warnings_heard
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
-from proxy.runtime import paused_collector
+from proxy.runtime import Tasks, paused_collector
 
 LIVE = frozenset({"limits", "blocks", "log", "metrics_limits"})
 """Keys whose values change without a restart."""
@@ -106,6 +109,7 @@ class Reloader:
         files: Iterable[FileReader],
         prepare: Callable[[Config], Callable[[Principal], Awaitable[bool]]],
         counters: Counters,
+        *,
         on_files: Callable[[], None] = lambda: None,
         on_outcome: Callable[[], None] = lambda: None,
         measure: Callable[[], AbstractContextManager[object]] = nullcontext,
@@ -118,6 +122,10 @@ class Reloader:
         self._on_files, self._on_outcome = on_files, on_outcome
         self._measure = measure
         self._counters = counters
+        self._calls = FileCalls(self._on_answer)
+        self._hung: dict[str, None] = {}
+        """The keys whose files did not answer at the last reload."""
+        self._tasks = Tasks()
         self._turn = asyncio.Lock()
         for key in (CONFIG, *(reader.key for reader in self._files)):
             self._count(key, ())
@@ -127,6 +135,7 @@ class Reloader:
         if self.last is not None and self.last.problems:
             kept = len(self.last.files_kept)  # their names may tell one tenant of another
             files = f"; {kept} of the configuration's files {'is' if kept == 1 else 'are'} not taken" if kept else ""
+            files += f"; the file system of {', '.join(self._hung)} does not answer" if self._hung else ""
             yield Degraded(
                 "reload_refused",
                 f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and what they name is as "
@@ -137,14 +146,16 @@ class Reloader:
     async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
         """Reload; broken values and files stay as before, all others are taken. Errors are problems of the outcome."""
         async with self._turn:
+            self._hung.clear()
             of_config: tuple[str, ...] = ()
             has_changed, part = False, None
             with warnings_heard() as warnings:
-                of_files = await self._take_files()
+                of_files, of_their_own = await self._take_files()
                 try:
                     has_changed, of_config, part = await self._take(who or Principal(cause, ""))
                 except Exception as error:  # noqa: BLE001 - the caller gets it as a problem, and the next reload must not wait for ever
-                    of_config = _problems(error)
+                    of_config = self._problems(CONFIG, error)
+            warnings[:0] = of_their_own
             self._count(CONFIG, of_config)
             problems = (*of_config, *of_files)
             needs_restart = self._other_keys(self.config)
@@ -155,25 +166,49 @@ class Reloader:
             self._on_outcome()
             return self.last
 
-    async def _take_files(self) -> tuple[str, ...]:
-        """Put the files of each key in force that can be used; return the problems of the others."""
-        problems: list[str] = []
-        for reader in self._files:
-            of_key: tuple[str, ...] = ()
-            take: Callable[[], object] | None
-            try:
-                take = await asyncio.to_thread(reader.read)
-            except Exception as error:  # noqa: BLE001 - one broken file must keep no other from being taken
-                take, of_key = error.take if isinstance(error, ConfigError) else None, _problems(error)
-            if take is not None:
-                with self._measure():
-                    unused = take()
-                await asyncio.to_thread(let_go, unused)  # the loop would free 300,000 users in one turn
-            problems += of_key
-            self._count(reader.key, of_key)
+    async def _take_files(self) -> tuple[tuple[str, ...], list[str]]:
+        """Put the files of each key in force that can be used, as they come; return problems of others and warnings."""
+        of_keys = await asyncio.gather(*(self._take_file(reader) for reader in self._files))
         with self._measure():
             self._on_files()
-        return tuple(problems)
+        problems = tuple(problem for of_key, _ in of_keys for problem in of_key)
+        return problems, [warning for _, of_key in of_keys for warning in of_key]
+
+    async def _take_file(self, reader: FileReader) -> tuple[tuple[str, ...], list[str]]:
+        problems: tuple[str, ...] = ()
+        take: Callable[[], object] | None
+        with warnings_heard() as warnings:
+            try:
+                take = await self._calls.run(reader.key, reader.read, READ_S)
+            except Exception as error:  # noqa: BLE001 - one broken file must keep no other from being taken
+                problems = self._problems(reader.key, error)
+                take = error.take if isinstance(error, ConfigError) else None
+        if take is not None:
+            with self._measure():
+                unused = take()
+            await asyncio.to_thread(let_go, unused)  # the loop would free 300,000 users in one turn
+        self._count(reader.key, problems)
+        return problems, warnings
+
+    def _problems(self, key: str, error: Exception) -> tuple[str, ...]:
+        """Return the problems of a key whose files, or whose values, cannot be taken."""
+        if isinstance(error, HungError):
+            self._hung[key] = None
+            kept = "what it held last stays in force, and is read again when it answers"
+            return (f"{key}: its file system does not answer; {kept}",)
+        if isinstance(error, ConfigError):
+            return tuple(error.problems)
+        if isinstance(error, StoreError):
+            return (str(error),)
+        structlog.get_logger().error("reload ended by an unexpected error", exc_info=error)
+        return (f"an internal error; Sluice's log has the details: {type(error).__name__}: {error}",)
+
+    def _on_answer(self, _key: object) -> None:
+        """Read all files again, as one answers again for which a reload has not waited."""
+        self._tasks.start(self._reload_again(), "reload files that answer again")
+
+    async def _reload_again(self) -> None:
+        await self.reload("file changed")
 
     def _count(self, key: str, problems: tuple[str, ...]) -> None:
         self._counters.reload_successful[key] = int(not problems)
@@ -186,32 +221,32 @@ class Reloader:
 
         Returns also the problems of the other files, and which are taken where others are not.
         """
-        ready = await asyncio.to_thread(self._read_and_prepare)
+        with paused_collector():  # here, as the thread may never come to the end of the pause
+            ready = await self._calls.run(CONFIG, self._read_and_prepare, CONFIG_S)
         try:
             has_changed = await ready.take(who)
         except Exception as error:  # noqa: BLE001 - as in `reload`; the files have problems besides
-            return False, (*ready.problems, *_problems(error)), None
+            return False, (*ready.problems, *self._problems(CONFIG, error)), None
         self.config = ready.config
         if ready.config.way_to_brokers == self._at_start.way_to_brokers:
             self.brokers_of = ready.config
         return has_changed, ready.problems, ready.part
 
     def _read_and_prepare(self) -> _Ready:
-        with paused_collector():
-            problems: tuple[str, ...] = ()
-            part: UsablePart | None = None
-            try:
-                config = self._read()
-            except ConfigError as error:
-                if error.usable is None:
-                    raise
-                part, problems = error.usable, tuple(error.problems)
-                config = part.config
-            take = self._prepare(config)
-            limits, config = config.limits, config.model_copy(update={"limits": Limits()})
-            for section in vars(limits).values():
-                let_go(section)  # before it is searched for garbage
-            return _Ready(config, take, problems, part)
+        problems: tuple[str, ...] = ()
+        part: UsablePart | None = None
+        try:
+            config = self._read()
+        except ConfigError as error:
+            if error.usable is None:
+                raise
+            part, problems = error.usable, tuple(error.problems)
+            config = part.config
+        take = self._prepare(config)
+        limits, config = config.limits, config.model_copy(update={"limits": Limits()})
+        for section in vars(limits).values():
+            let_go(section)  # before it is searched for garbage
+        return _Ready(config, take, problems, part)
 
     def _other_keys(self, config: Config) -> tuple[str, ...]:
         keys = sorted(set(type(config).model_fields) - LIVE)
@@ -236,15 +271,6 @@ class Reloader:
             log.info("configuration reloaded", changed=result == "taken")
         for key in self.last.needs_restart:
             log.warning(_NEEDS_RESTART, key=key)
-
-
-def _problems(error: Exception) -> tuple[str, ...]:
-    if isinstance(error, ConfigError):
-        return tuple(error.problems)
-    if isinstance(error, StoreError):
-        return (str(error),)
-    structlog.get_logger().error("reload ended by an unexpected error", exc_info=error)
-    return (f"an internal error; Sluice's log has the details: {type(error).__name__}: {error}",)
 
 
 def _without_live(config: Config) -> Config:
@@ -278,10 +304,11 @@ async def changes_of(seen: Mapping[Path, Fingerprint | None]) -> AsyncGenerator[
     Raises:
         OSError: If a folder cannot be watched.
     """
-    before = dict(seen)
-    with _Watch(before) as watch:
+    before, calls = dict(seen), FileCalls()
+    with _Watch(before, calls) as watch:
+        await watch.begin()
         while True:
-            now = fingerprints(before)
+            now = await _looked_at(before, calls)
             if now != before:
                 before = now
                 yield None
@@ -293,20 +320,30 @@ class _Watch:
 
     Args:
         files: Their folders must be there.
+        calls: Makes calls of the file system.
     """
 
-    def __init__(self, files: Iterable[Path]) -> None:
+    def __init__(self, files: Iterable[Path], calls: FileCalls) -> None:
         self._files = list(files)
+        self._calls = calls
         self._closing = ExitStack()
 
     def __enter__(self) -> Self:
         if sys.platform == "linux":
             self._inotify = self._closing.enter_context(Inotify())
-            self._add()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closing.close()
+
+    async def begin(self) -> None:
+        """Subscribe; a file system that does not answer is passed over.
+
+        Raises:
+            OSError: If the folder of a file cannot be watched.
+        """
+        for error in await self._add():
+            raise error
 
     async def changed(self) -> None:
         """Return when one of the folders has changed, or after `_LOOK_S`."""
@@ -321,18 +358,50 @@ class _Watch:
                     async with asyncio.timeout(_DEBOUNCE_S):
                         await self._inotify.get()
         # A folder that was removed and made again is another one, and links may have other targets now.
-        with suppress(OSError):
-            self._add()
+        await self._add()
 
-    def _add(self) -> None:
-        files = [each for file in self._files for each in (files_in(file) if file.is_dir() else (file,))]
-        folders = {file if file.is_dir() else file.parent for file in self._files}
-        linked = {Path(os.path.realpath(file)).parent for file in files}
-        for folder in sorted(folders):
-            self._inotify.add_watch(folder, _CHANGES)
-        for folder in sorted(linked - folders):
+    async def _add(self) -> list[OSError]:
+        """Watch the folders of each file; return the errors."""
+        if sys.platform != "linux":
+            return []
+
+        async def add(file: Path) -> OSError | None:
+            try:
+                await self._calls.run(("watch", file), partial(self._add_folders, file), LOOK_S)
+            except HungError:
+                return None
+            except OSError as error:
+                return error
+            return None
+
+        errors = await asyncio.gather(*map(add, self._files))
+        return [error for error in errors if error is not None]
+
+    def _add_folders(self, file: Path) -> None:
+        is_folder = file.is_dir()
+        own = file if is_folder else file.parent
+        self._inotify.add_watch(own, _CHANGES)
+        linked = {Path(os.path.realpath(each)).parent for each in (files_in(file) if is_folder else (file,))}
+        for folder in sorted(linked - {own}):
             with suppress(OSError):  # the target of a broken link
                 self._inotify.add_watch(folder, _CHANGES)
+
+
+_HANGS: Fingerprint = ("does not answer", 0, 0, 0)
+"""A file that does not answer differs from each that does, so that both ends of this are a change."""
+
+
+async def _looked_at(files: Iterable[Path], calls: FileCalls) -> dict[Path, Fingerprint | None]:
+    """Return the fingerprints of files, each of which a thread looks at: one that hangs keeps no other one back."""
+
+    async def look_at(file: Path) -> Fingerprint | None:
+        try:
+            return await calls.run(file, partial(_of, file), LOOK_S)
+        except HungError:
+            return _HANGS
+
+    paths = list(files)
+    return dict(zip(paths, await asyncio.gather(*map(look_at, paths)), strict=True))
 
 
 def fingerprints(files: Iterable[Path]) -> dict[Path, Fingerprint | None]:

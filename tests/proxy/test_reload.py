@@ -1,3 +1,5 @@
+import asyncio
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -10,11 +12,13 @@ from structlog.testing import capture_logs
 from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError
 from proxy.counters import Counters
+from proxy.file_calls import FileCalls
 from proxy.files import FileReader
 from proxy.observe.operator_log import set_up_operator_log
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoreError
 from proxy.reload import Reloader
+from tests.waiting import PATIENCE_S
 
 
 class Desk:
@@ -26,6 +30,8 @@ class Desk:
         """What is wrong with files, by their key."""
         self.warnings: dict[str, str] = {}
         """The warning that the reader of a file logs, by its key."""
+        self.hangs: dict[str, threading.Event] = {}
+        """Files whose file system does not answer until the event."""
         self.fails: Exception | None = None
         self.read_by: list[threading.Thread] = []
         self.files_taken: list[str] = []
@@ -40,6 +46,8 @@ class Desk:
         )
 
     def _read(self) -> Config:
+        if "config" in self.hangs:
+            assert self.hangs["config"].wait(PATIENCE_S)
         return self.written()
 
     def write(self, **values: Any) -> None:
@@ -56,6 +64,8 @@ class Desk:
 
     def _read_file(self, key: str) -> Callable[[], None]:
         self.read_by.append(threading.current_thread())
+        if key in self.hangs:
+            assert self.hangs[key].wait(PATIENCE_S)
         if key in self.warnings:
             structlog.get_logger().warning(self.warnings[key], key=key)
         if key in self.broken:
@@ -143,7 +153,7 @@ async def test_broken_file_keeps_no_other_from_being_taken(broken: str, error: E
         desk.broken[broken] = error
     outcome = await desk.reloader.reload("SIGHUP")
     assert len(outcome.problems) == 1
-    assert desk.files_taken == [key for key in ("tls", "tokens", "jwks") if key != broken]
+    assert sorted(desk.files_taken) == [key for key in ("jwks", "tls", "tokens") if key != broken]
     assert len(desk.taken) == (broken != "config")
     keys = ("config", "tls", "tokens", "jwks")
     assert desk.counters.reload_successful == {key: int(key != broken) for key in keys}
@@ -155,6 +165,79 @@ async def test_broken_file_keeps_no_other_from_being_taken(broken: str, error: E
     assert (await desk.reloader.reload("SIGHUP")).problems == ()
     assert desk.counters.reload_successful == dict.fromkeys(keys, 1)
     assert +desk.counters.reload_failures == {broken: 1}
+
+
+async def test_part_of_a_file_that_can_be_used_is_taken() -> None:
+    desk = Desk()
+    desk.broken["tls"] = ConfigError(["tls.client_ca: torn"], take=lambda: desk.files_taken.append("part of tls"))
+    assert (await desk.reloader.reload("SIGHUP")).problems == ("tls.client_ca: torn",)
+    assert sorted(desk.files_taken) == ["jwks", "part of tls", "tokens"]
+    assert desk.counters.reload_successful["tls"] == 0
+
+
+class Patience:
+    """Patience that lasts until a test ends it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.over = asyncio.Event()
+        monkeypatch.setattr(FileCalls, "patience", lambda _, _seconds: self.over.wait())
+
+
+@pytest.fixture
+def patience(monkeypatch: pytest.MonkeyPatch) -> Patience:
+    return Patience(monkeypatch)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - threads make it true
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("hung", ["tls", "tokens", "jwks"])
+async def test_file_that_hangs_holds_no_other_back(patience: Patience, hung: str) -> None:
+    desk, others = Desk(), sorted({"tls", "tokens", "jwks"} - {hung})
+    desk.write(limits=_LIMITED)
+    desk.hangs[hung] = threading.Event()
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: sorted(desk.files_taken) == others)
+    assert not reload.done()
+    patience.over.set()
+    (problem,) = (await reload).problems
+    assert problem.startswith(f"{hung}: its file system does not answer; what it held last stays in force")
+    assert len(desk.taken) == 1
+    assert desk.counters.reload_successful[hung] == 0
+    [state] = desk.reloader.degraded()
+    assert (state.cause, state.reason.endswith(f"the file system of {hung} does not answer")) == (
+        "reload_refused",
+        True,
+    )
+
+    patience.over.clear()
+    (problem,) = (await desk.reloader.reload("SIGHUP")).problems
+    assert problem.startswith(f"{hung}: its file system does not answer")
+    assert len(desk.read_by) == 5, "no second thread waits for the same file, and no reload for the first one"
+
+    desk.hangs.pop(hung).set()
+    await until(lambda: desk.reloader.last is not None and not desk.reloader.last.problems)
+    assert hung in desk.files_taken
+    assert desk.counters.reload_successful[hung] == 1
+    assert list(desk.reloader.degraded()) == []
+
+
+async def test_configuration_that_hangs_holds_no_file_back(patience: Patience) -> None:
+    desk = Desk()
+    desk.hangs["config"] = threading.Event()
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: sorted(desk.files_taken) == ["jwks", "tls", "tokens"])
+    await until(lambda: not gc.isenabled())
+    patience.over.set()
+    (problem,) = (await reload).problems
+    assert problem.startswith("config: its file system does not answer")
+    assert gc.isenabled(), "the thread that hangs has no search for garbage paused for ever"
+    patience.over.clear()
+    desk.hangs.pop("config").set()
+    await until(lambda: len(desk.taken) == 1)
 
 
 async def test_last_good_reload_of_each_file_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,14 @@
 import asyncio
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from proxy.reload import changes_of, fingerprints
+from proxy import reload as reloading
+from proxy.file_calls import FileCalls
+from proxy.reload import Fingerprint, changes_of, fingerprints
 from tests.waiting import PATIENCE_S
 
 
@@ -17,7 +20,7 @@ async def noticed(file: Path, change: Callable[[], object]) -> None:
             return
 
     noticing = asyncio.get_running_loop().create_task(first())
-    await asyncio.sleep(0)  # the watch stands after its first step
+    await asyncio.sleep(0)  # threads begin to watch, and look after that
     change()
     async with asyncio.timeout(PATIENCE_S):
         await noticing
@@ -92,6 +95,8 @@ async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> No
         one.touch()
     changes = changes_of(fingerprints([file, other]))
     async with asyncio.timeout(PATIENCE_S):
+        other.write_text("")
+        await anext(changes)  # the watch stands
         next_change = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
         file.unlink()
@@ -151,3 +156,43 @@ def test_a_file_that_is_not_there_differs_from_one_that_is(tmp_path: Path) -> No
     assert fingerprints([file]) == there
     os.utime(file, ns=(1, 1))
     assert fingerprints([file]) != there
+
+
+def at_work() -> int:
+    return [thread.name for thread in threading.enumerate()].count("files")
+
+
+@pytest.mark.usefixtures("no_looking")
+async def test_file_that_hangs_keeps_no_change_unnoticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, hung, hangs, answers = tmp_path / "a.yaml", tmp_path / "hung.crt", threading.Event(), threading.Event()
+    for each in (file, hung):
+        each.touch()
+    seen = fingerprints([file, hung])
+    look, looked_by = reloading._of, set[str]()
+
+    def looking(path: Path) -> Fingerprint | None:
+        looked_by.add(threading.current_thread().name)
+        if path == hung:
+            hangs.set()
+            assert answers.wait(PATIENCE_S)
+        return look(path)
+
+    async def until_it_alone_is_left(_calls: FileCalls, _seconds: float) -> None:
+        while not hangs.is_set() or at_work() > 1:  # noqa: ASYNC110 - threads make it true
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the results of the others come
+
+    monkeypatch.setattr("proxy.reload._of", looking)
+    monkeypatch.setattr(FileCalls, "patience", until_it_alone_is_left)
+    changes = changes_of(seen)
+    async with asyncio.timeout(PATIENCE_S):
+        await anext(changes)  # that it hangs is a change, which the reload reports
+        file.write_text("#")
+        await anext(changes)
+        answers.set()
+        while at_work():  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        (tmp_path / "b.yaml").touch()
+        await anext(changes)  # that it answers is one as well
+    await changes.aclose()
+    assert looked_by == {"files"}, "never the loop"
