@@ -35,7 +35,7 @@ from proxy.config.rereading import ConfigFiles
 from proxy.config.sections import Fleet
 from proxy.kept_state import retire_others
 from proxy.limit_state import name_of_process
-from proxy.observe.operator_log import choose_form, set_up_operator_log
+from proxy.observe.operator_log import choose_form, lines_by_thread, lines_written, set_up_operator_log
 from proxy.policies.store import StoreError, left_over, spread, store_of
 from proxy.runtime import StartError, Tasks
 from proxy.serve import run
@@ -269,7 +269,8 @@ def run_processes(file: Path | None, flags: dict[str, Any], config: Config, give
     set_up_operator_log()
     choose_form(config.log)
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
-    asyncio.run(_serve(file, flags, config, given))
+    with lines_by_thread():
+        asyncio.run(_serve(file, flags, config, given))
 
 
 async def _serve(file: Path | None, flags: dict[str, Any], config: Config, given: Sockets) -> None:
@@ -428,7 +429,7 @@ async def _keep(children: Sequence[ChildProcess], replacing: Replacing) -> None:
         if not ending.is_set():
             log.info("all processes serve", processes=len(children))
             loop.add_signal_handler(signal.SIGUSR2, replacing.begin)
-            tasks.start(manager.serving(), "report to the service manager")
+            tasks.start(_report(manager), "report to the service manager")
         await ends
         manager.ending()
         log.info("ending", processes=len(children))
@@ -438,6 +439,11 @@ async def _keep(children: Sequence[ChildProcess], replacing: Replacing) -> None:
         await asyncio.gather(*(child.stop(end_by) for child in children))
         await asyncio.gather(*keepers)
     log.info("ended")
+
+
+async def _report(manager: ServiceManager) -> None:
+    await lines_written()
+    await manager.serving()
 
 
 async def _all_serve(children: Sequence[ChildProcess]) -> None:

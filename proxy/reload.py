@@ -138,8 +138,8 @@ class Reloader:
             files += f"; the file system of {', '.join(self._hung)} does not answer" if self._hung else ""
             yield Degraded(
                 "reload_refused",
-                f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems, and what they name is as "
-                f"before, unless they say otherwise{files}",
+                f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems; unless they say "
+                f"otherwise, what they name is as before{files}",
                 "mend the problems that the log and /sluice/status name, and reload again",
             )
 

@@ -17,7 +17,7 @@ from proxy.assembly import ConfigSource, Proxy, may_be_taken_over
 from proxy.config.model import NO_LIMITS, Config
 from proxy.descriptors import raise_limit
 from proxy.drain import DrainCause
-from proxy.observe.operator_log import set_up_operator_log
+from proxy.observe.operator_log import lines_by_thread, lines_written, set_up_operator_log
 from proxy.reload import changes_of
 from proxy.runtime import Searches, StartError, Tasks, be_scheduled, keep_for_ever, paused_collector, set_up_runtime
 from proxy.server import Sockets
@@ -99,7 +99,8 @@ def run(
     signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # its default would end a process that only starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     try:
-        uvloop.run(_serve(source, parent, successor, given))
+        with lines_by_thread():  # the thread must get none of these signals
+            uvloop.run(_serve(source, parent, successor, given))
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -154,6 +155,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         lost = proxy.kept.lost_at_end()
         if lost:
             log.info("will be lost when this process ends", lost="; ".join(lost))
+        await lines_written()
         if parent is not None:
             parent.serving(named, ending.set)
         tasks.start(manager.serving(), "report to the service manager")

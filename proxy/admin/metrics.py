@@ -29,6 +29,7 @@ from proxy.fleet.service import FleetService
 from proxy.limit_state import Found
 from proxy.observe.access_log import AccessLog
 from proxy.observe.limit_history import LimitHistory
+from proxy.observe.operator_log import lines_lost
 from proxy.observe.totals import DELAY_BOUNDS_NS, OTHERS, DirectionTotals, LevelTotals, NamespaceTotals
 from proxy.policies.keys import BLOCKS, OPERATOR
 from proxy.policies.room import Room, TenantShare
@@ -564,6 +565,11 @@ class SluiceCollector(Collector):
         }
 
     def _access_log(self) -> Iterator[Metric]:
+        yield _counter(
+            "sluice_log_lines_dropped",
+            "Lines of the operator's log that standard error did not take",
+            lines_lost(),
+        )
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
         yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
         yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)

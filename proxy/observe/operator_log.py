@@ -1,16 +1,20 @@
 """The operator's log: few lines, JSON on stderr (or text on a terminal).
 
 An event that any client can cause is logged once in a while, with the number of times that it happened: a client that
-floods the proxy must not flood its log.
+floods the proxy must not flood its log. While clients are served a thread writes the lines (`lines_by_thread`), as
+whoever reads them may stand still: a log driver, or `tee` with a full disk.
 """
 
+import asyncio
 import logging
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import TextIO
 
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
@@ -20,12 +24,102 @@ from structlog.typing import EventDict
 from protocol.printable import printable
 from proxy.config.sections import OperatorLog
 from proxy.counters import Counters
+from proxy.observe.line_queue import END_S, LineQueue
 
 MOST_TEXT = 5000
 """Most characters of one value of a line: room for a name of 4,096 in its sentence, or the end of a traceback."""
 
 
 _LEVELS = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR, "exception": logging.ERROR}
+
+
+class _Output:
+    """Writes lines to standard error: at once, or by a thread while there is a queue."""
+
+    def __init__(self) -> None:
+        self.file: TextIO = sys.stderr
+        self.queue: LineQueue | None = None
+        self.lost_before = 0
+
+    def write(self, line: str) -> None:
+        if self.queue is None:
+            self.file.write(line + "\n")
+            self.file.flush()
+        else:
+            self.queue.write(self.encoded(line))
+
+    def encoded(self, line: str) -> bytes:
+        return f"{line}\n".encode(self.file.encoding or "utf-8", "backslashreplace")
+
+
+_output = _Output()
+
+
+class _Logger:
+    """A logger of structlog, whose methods get whole lines."""
+
+    def msg(self, line: str) -> None:
+        _output.write(line)
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def lines_lost() -> int:
+    """Return the number of lines of this process that standard error did not take."""
+    return _output.lost_before + (0 if _output.queue is None else _output.queue.lost)
+
+
+@contextmanager
+def lines_by_thread(end_s: float = END_S) -> Iterator[None]:
+    """Have a thread write all lines while the block lasts, then write those that wait.
+
+    Args:
+        end_s: Seconds in which they must be written at the end; if they are not, all further lines are lost.
+    """
+    try:
+        descriptor = _output.file.fileno()
+    except (OSError, ValueError):  # it is no file of the system's
+        yield
+        return
+    _output.file.flush()
+    queue = _output.queue = LineQueue(descriptor, _loss_line)
+    try:
+        yield
+    finally:
+        if queue.close(end_s):
+            _output.lost_before, _output.queue = lines_lost(), None
+            os.write(descriptor, queue.left())
+
+
+async def lines_written(within_s: float = 1.0) -> None:
+    """Return when all lines so far are written, or after that time: before other processes are told what they say."""
+    if _output.queue is None:
+        return
+    loop, written = asyncio.get_running_loop(), asyncio.Event()
+
+    def announce() -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(written.set)
+
+    _output.queue.then(announce)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await written.wait()
+
+
+def _loss_line(lines: int) -> bytes:
+    """Return the line that says that lines are lost; it is at the highest level, so that each level has it."""
+    made: list[str] = []
+    log = structlog.wrap_logger(_LineOf(made.append), wrapper_class=structlog.BoundLogger)
+    log.error("lines of this log are lost: standard error did not take them", lines=lines)
+    return b"".join(map(_output.encoded, made))
+
+
+class _LineOf:
+    """A logger of structlog that calls a function with each line."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.error = write
 
 
 @dataclass(slots=True)
@@ -46,7 +140,7 @@ def set_up_operator_log(process: int | None = None) -> None:
     Args:
         process: The number of this process, if it is one of several: each line names it.
     """
-    _form.process = process
+    _form.process, _output.file = process, sys.stderr
     choose_form(OperatorLog())
     in_columns = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     in_json = structlog.processors.JSONRenderer()
@@ -65,7 +159,7 @@ def set_up_operator_log(process: int | None = None) -> None:
             _name_process,
             rendered,
         ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=_Logger,
     )
 
 

@@ -1,0 +1,144 @@
+"""Standard error that nobody reads stops no caller, and what it does not take is counted and said in its place."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import structlog
+
+from proxy.observe.line_queue import LineQueue
+from proxy.observe.operator_log import lines_by_thread, lines_lost, set_up_operator_log
+from tests.deploy.pod import SLUICE
+from tests.waiting import PATIENCE_S
+
+_SMALLEST_PIPE = 4096
+
+
+class Pipe:
+    """A pipe that takes a page, and is read when a test says so."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, _SMALLEST_PIPE)
+
+    def read_to_end(self) -> list[str]:
+        with os.fdopen(self.reader) as file:
+            return file.read().splitlines()
+
+    def close_writer(self) -> None:
+        os.close(self.writer)
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    made = Pipe()
+    yield made
+    for descriptor in (made.reader, made.writer):
+        try:
+            os.close(descriptor)
+        except OSError:
+            continue
+
+
+def queue_to(pipe: Pipe, most_waiting: int) -> LineQueue:
+    return LineQueue(pipe.writer, lambda lines: b"lost %d\n" % lines, most_waiting)
+
+
+def closed(queue: LineQueue, pipe: Pipe) -> list[str]:
+    """Close the queue while a thread reads; return all lines."""
+    read: list[str] = []
+    reading = threading.Thread(target=lambda: read.extend(pipe.read_to_end()))
+    reading.start()
+    assert queue.close(PATIENCE_S)
+    pipe.close_writer()
+    reading.join(PATIENCE_S)
+    return read
+
+
+def test_lines_are_written_in_order(pipe: Pipe) -> None:
+    queue = queue_to(pipe, 10_000)
+    for number in range(500):
+        queue.write(b"%d\n" % number)
+    assert closed(queue, pipe) == [str(number) for number in range(500)]
+    assert queue.lost == 0
+
+
+def test_lines_that_have_no_room_are_said_in_their_place(pipe: Pipe) -> None:
+    queue, sent = queue_to(pipe, 10_000), 0
+    while queue.lost < 3:  # no write waits for the pipe, which nobody reads
+        queue.write(b"%01000d\n" % sent)
+        sent += 1
+        assert sent < 100
+    for _ in range(200):
+        queue.write(b"%04d\n" % sent)
+        sent += 1
+    lines, accounted = closed(queue, pipe), 0
+    for line in lines:
+        if line.startswith("lost"):
+            accounted += int(line.split()[1])
+        else:
+            assert int(line) == accounted
+            accounted += 1
+    assert accounted == sent
+    assert len([line for line in lines if not line.startswith("lost")]) == sent - queue.lost
+
+
+def test_reader_that_has_gone_costs_lines_and_no_error(pipe: Pipe) -> None:
+    queue = queue_to(pipe, 10_000)
+    os.close(pipe.reader)
+    queue.write(b"unread\n")
+    assert queue.close(PATIENCE_S)
+    assert queue.lost == 1
+
+
+def test_reader_that_stands_still_ends_no_process_late(pipe: Pipe) -> None:
+    queue = queue_to(pipe, 10_000)
+    for _ in range(9):
+        queue.write(b"x" * 1000)
+    assert not queue.close(patience_s=0)
+
+
+def test_end_of_the_thread_writes_all_lines(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    with os.fdopen(pipe.writer, "w") as file:
+        monkeypatch.setattr("sys.stderr", file)
+        set_up_operator_log()
+        try:
+            log = structlog.get_logger()
+            log.info("at once")
+            with lines_by_thread():
+                log.info("by the thread", name="\udc80")
+                lost = lines_lost()
+            log.info("at once again")
+        finally:
+            structlog.reset_defaults()
+    assert [json.loads(line)["event"] for line in pipe.read_to_end()] == ["at once", "by the thread", "at once again"]
+    assert lines_lost() == lost == 0
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_log_that_is_not_read_stops_no_request(processes: int, tmp_path: Path, pipe: Pipe) -> None:
+    """Before a thread wrote the lines, the first one beyond the pipe stopped the loop for ever."""
+    command = [*SLUICE, "serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+    command += ["--broker", "pulsar://127.0.0.1:1", "--processes", str(processes)]
+    with subprocess.Popen(command, stderr=pipe.writer, cwd=tmp_path) as process:
+        pipe.close_writer()
+        with os.fdopen(pipe.reader) as log:
+            lines = (json.loads(line) for line in log)
+            admin = next(line["admin"] for line in lines if line["event"] == "serving")
+            for _ in range(60):
+                with urlopen(f"http://{admin}/sluice/reload", data=b"", timeout=PATIENCE_S) as answer:
+                    assert answer.status == 200
+            with urlopen(f"http://{admin}/metrics", timeout=PATIENCE_S) as answer:
+                assert b"sluice_log_lines_dropped_total 0.0" in answer.read()
+            process.send_signal(signal.SIGINT)
+            events = [line["event"] for line in lines]
+        assert process.wait(PATIENCE_S) == 0
+    assert events.count("configuration reloaded") == 60
+    assert events[-1] == "ended"
