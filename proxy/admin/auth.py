@@ -77,7 +77,7 @@ class Tokens:
 
 
 def read_tokens(path: Path) -> tuple[Holder, ...]:
-    """Return the token holders that a file names; those with mistakes are passed over with a warning.
+    """Return the token holders that a file names, at most MOST_TOKENS; others are passed over with a warning each.
 
     Raises:
         ConfigError: If no holder can be served, with every problem, each naming key, file, line, holder and remedy.
@@ -86,10 +86,11 @@ def read_tokens(path: Path) -> tuple[Holder, ...]:
     values, mistakes = _parsed(path, text)
     if not isinstance(values, dict) or not (values or mistakes):
         raise _refused(path, " names no holder; write NAME: {access: read, token: TOKEN}, or access: write for changes")
-    if len(values) > MOST_TOKENS:
-        raise _refused(path, f" names {len(values)} holders, at most {MOST_TOKENS} are served")
     unusable = {each.key[0]: f"{each.line}: {each.text}" for each in mistakes}
     wrong = [(name, problem) for name, problem in _problems(values) if name not in unusable]
+    usable = [name for name in values if name not in {*unusable, *dict(wrong)}]
+    surplus = f"comes after {MOST_TOKENS} holders, the most that are served"
+    wrong += [(name, surplus) for name in usable[MOST_TOKENS:]]
     lines = lines_of(text, {(name,) for name, _ in wrong}) if wrong else {}
     reasons = [*unusable.values()]
     reasons += [f"{lines.get((name,), 1)}: {name[:LONGEST_NAME]!r}: {problem}" for name, problem in wrong]

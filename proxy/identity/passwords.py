@@ -57,7 +57,7 @@ class PasswordFileError(Exception):
 
 
 def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _: None) -> dict[str, str]:
-    """Return the hashes by user; lines that cannot be used are passed over.
+    """Return the hashes by user, at most MOST_USERS; lines that cannot be used are passed over.
 
     Of two lines of a user the first holds, even if it cannot be used: it may lock the user out.
 
@@ -66,7 +66,7 @@ def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _:
         on_unusable: Called for each line that is passed over, with its number and the reason.
 
     Raises:
-        PasswordFileError: If no line can be used, or too many can.
+        PasswordFileError: If no line can be used.
     """
     users: dict[str, str] = {}
     listed = set[str]()
@@ -74,9 +74,15 @@ def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _:
     for at, line in enumerate(map(bytes.strip, content.removeprefix(BOM_UTF8).splitlines()), 1):
         if not line or line.startswith(b"#"):
             continue
+        problem: str | None
         try:
             user, _, hashed = line.decode().partition(":")
-            problem = "this user is listed twice; leave one out" if user in listed else _problem(user, hashed)
+            if user in listed:
+                problem = "this user is listed twice; leave one out"
+            elif len(users) == MOST_USERS:
+                problem = f"comes after {MOST_USERS} users, the most that are served"
+            else:
+                problem = _problem(user, hashed)
             listed.add(user)
         except UnicodeDecodeError:
             problem = "is not text in UTF-8"
@@ -88,8 +94,6 @@ def read_htpasswd(content: bytes, on_unusable: Callable[[str], None] = lambda _:
     if not users:
         needed = "names no user that can be served; `htpasswd -cB FILE USER` makes one"
         raise PasswordFileError([needed, *unusable[:_MOST_REASONS]])
-    if len(users) > MOST_USERS:
-        raise PasswordFileError([f"names {len(users)} users, at most {MOST_USERS} are served"])
     return users
 
 

@@ -94,7 +94,6 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
         ({"x" * 101: TWO["ops"]}, f"1: '{'x' * 100}': write the name as text"),
         ({"a\nb": TWO["ops"]}, r"1: 'a\nb': write the name as text"),
         ({"anonymous": TWO["ops"]}, "1: 'anonymous': is the name of callers without a token"),
-        ({f"n{n}": {"access": "read", "token": f"{n:016}"} for n in range(MOST_TOKENS + 1)}, "names 1001 holders"),
         ("a: {access: read, token: abcdefghijklmnop\nb: 1", "1: the bracket that opens here is not closed"),
         ("a: 1\na: 2", "2: this key stands in line 1, too"),
         ("a: {token: 1}\n---\nb: 1", "2: a second document begins here"),
@@ -105,6 +104,21 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
 def test_what_is_wrong_is_told_with_the_holder_and_the_remedy(path: Path, content: object, problem: str) -> None:
     (told,) = problems(path, content)
     assert told.startswith(problem)
+
+
+def test_holders_after_the_most_that_are_served_are_passed_over(path: Path) -> None:
+    """A token that was taken out opens nothing, though there are too many others."""
+    lines = [f"n{number}: {{access: read, token: token-number-{number:06}}}" for number in range(MOST_TOKENS + 1)]
+    found, logged = passed_over(path, "\n".join(["bad: 3", *lines]))
+    assert found.find(f"token-number-{MOST_TOKENS - 1:06}") is not None
+    assert found.find(f"token-number-{MOST_TOKENS:06}") is None
+    assert "1002: 'n1000': comes after 1000 holders" in "".join(logged)
+
+
+def test_token_of_a_surplus_holder_is_of_neither(path: Path) -> None:
+    lines = [f"n{number}: {{access: read, token: token-number-{number:06}}}" for number in range(MOST_TOKENS)]
+    found, _ = passed_over(path, "\n".join([*lines, "last: {access: write, token: token-number-000000}"]))
+    assert found.find("token-number-000000") is None
 
 
 _ACME = "access: write, token: another-23456789"

@@ -85,6 +85,18 @@ def test_unusable_line_is_passed_over_alone(line: bytes, reason: str) -> None:
     assert text.startswith(reason)
 
 
+def test_users_after_the_most_that_are_served_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.identity.passwords.MOST_USERS", 2)
+    hashed, reasons = HASHES["sha1"], list[str]()
+    users = read_htpasswd("".join(f"{name}:{hashed}\n" for name in "abcda").encode(), reasons.append)
+    assert list(users) == ["a", "b"]
+    assert [reason.partition(",")[0] for reason in reasons] == [
+        "line 3: comes after 2 users",
+        "line 4: comes after 2 users",
+        "line 5: this user is listed twice; leave one out",
+    ]
+
+
 def test_user_whose_first_line_is_unusable_has_no_password() -> None:
     sha1, reasons = HASHES["sha1"], list[str]()
     users = read_htpasswd(f"alice:!locked\nalice:{sha1}\nbob:{sha1}".encode(), reasons.append)

@@ -12,10 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
+from jwt.utils import to_base64url_uint
 
 from proxy.block_rules import MOST_ROLE
 from proxy.identity.evidence import Identity
 from proxy.identity.tokens import (
+    MOST_KEYS,
     MOST_TOKEN,
     KeyFileError,
     RefusedTokenError,
@@ -215,6 +217,10 @@ def jwk(key: Any, **more: Any) -> dict[str, Any]:
     return {**found, **more}
 
 
+def as_base64(number: int) -> str:
+    return to_base64url_uint(number).decode()
+
+
 def jwks(*keys: dict[str, Any]) -> bytes:
     return json.dumps({"keys": keys}).encode()
 
@@ -235,6 +241,12 @@ def _unusable() -> dict[str, tuple[object, str]]:
     return {
         "another algorithm": (jwk(RSA, alg="PS256"), "alg 'PS256' does not fit it; RS256, RS384, RS512 would"),
         "weak": (jwk(weak), "an RSA key of 1024 bits is too weak; 2048 or more are needed"),
+        "large": (
+            jwk(RSA, n=as_base64(2**8192 + 1)),
+            "an RSA key of 8193 bits takes too long; at most 8192 are served",
+        ),
+        "huge": (jwk(RSA, n=as_base64(2**20_000 + 1)), "an RSA key of this size takes too long; at most 8192 bits"),
+        "exponent": (jwk(RSA, e=as_base64(2**32 + 1)), "an RSA key with an exponent of 33 bits takes too long"),
         "curve": (json.loads(jwt.algorithms.ECAlgorithm.to_jwk(koblitz.public_key())), "EC with curve P-256"),
         "short": ({"kty": "oct", "k": "c2hvcnQ"}, "a secret of 5 bytes is too short"),
         "kind": ({"kty": "OKP", "crv": "Ed25519", "x": "AA"}, "kty 'OKP' is not served here; RSA, EC, oct are"),
@@ -252,6 +264,21 @@ def _unusable() -> dict[str, tuple[object, str]]:
 
 
 _UNUSABLE = _unusable()
+
+
+def test_keys_after_the_most_that_are_served_are_passed_over() -> None:
+    """A key that was taken out verifies nothing, though there are too many others: the set is no mistake as a whole."""
+    said: list[str] = []
+    ids = [str(number) for number in range(MOST_KEYS + 2)]
+    keys = jwks_keys(jwks(*(jwk(SECRET, kid=each) for each in ids)), said.append)
+    assert [key.key_id for key in keys] == ids[:MOST_KEYS]
+    assert [text.partition(":")[0] for text in said] == ["key 101 (kid '100')", "key 102 (kid '101')"]
+    assert "comes after 100 keys" in said[0]
+
+
+def test_largest_rsa_key_and_exponent_are_served() -> None:
+    (key,) = jwks_keys(jwks(jwk(RSA, n=as_base64(2**8192 - 1), e=as_base64(2**32 - 1))))
+    assert key.algorithms == ("RS256", "RS384", "RS512")
 
 
 @pytest.mark.parametrize("what", _UNUSABLE)
@@ -281,7 +308,6 @@ def test_a_private_key_in_a_set_verifies_as_its_public_one() -> None:
         (b"[]", "no JSON Web Key Set"),
         (b'{"keys": {}}', "must be a list"),
         (b'{"keys": []}', "no key that can be used"),
-        (jwks(*[jwk(SECRET)] * 101), "at most 100"),
     ],
     ids=without_keys,
 )
