@@ -39,8 +39,9 @@ from proxy.degraded import DegradedStates
 from proxy.descriptors import DescriptorShares, limit_in_force
 from proxy.drain import DrainCause, DrainService
 from proxy.files import warn_of_passed_over
-from proxy.fleet.configured_link import link_of, own_auth
+from proxy.fleet.configured_link import FleetToken, link_of, own_auth
 from proxy.fleet.policy_topic import PolicyTopic
+from proxy.fleet.pulsar_connection import Auth
 from proxy.fleet.service import FleetService
 from proxy.kept_state import KeptState
 from proxy.limit_sharing import LimitSharing
@@ -159,18 +160,23 @@ class Proxy:
                 interval_s=config.access_log.interval,
                 steady_s=config.access_log.steady_interval,
             )
-            self._link = None if self.fleet is None else link_of(self.config, self.engine)
+            token_file = None if config.fleet is None else config.fleet.token_file
+            token = None if token_file is None else FleetToken(token_file)
+            self._link = None if self.fleet is None else link_of(self.config, token, self.engine)
             kept_blocks = KeptBlocks(self.engine.blocklist)
             self.service = self._open_policies(_file_policies(config), kept_blocks)
             self.sharing = LimitSharing(self.engine, self._follow)
             self._blocks = BlockDesk(self.service, kept_blocks)
             is_of_one_proxy = source.members > 0 and config.policies.topic is None
-            self.policy_topic = _policy_topic(self.config, self.engine, self.service, is_of_one_proxy=is_of_one_proxy)
+            self.policy_topic = _policy_topic(
+                self.config, self.engine, self.service, own_auth(token, self.engine), is_of_one_proxy=is_of_one_proxy
+            )
             self._files = CredentialFiles(
                 self.engine.tls,
                 self.authenticator,
                 self._forwarder.broker if self._forwarder else None,
                 self.engine.identity,
+                token,
             )
             self.reloader = self._make_reloader()
             self.brokers = BrokerHealth(self.engine, self._look_at_states)
@@ -613,7 +619,8 @@ def _files_of(config: Config) -> list[Path]:
     of_listeners = [file for each in listeners for file in (each.certificate, each.key, each.client_ca)]
     of_brokers = (broker_tls.ca, broker_tls.certificate, broker_tls.key)
     of_brokers_admin = config.admin_forward.ca  # its token is read for each request
-    named = (access.tokens, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files())
+    of_fleet = None if config.fleet is None else config.fleet.token_file
+    named = (access.tokens, of_fleet, *of_listeners, *of_brokers, of_brokers_admin, *config.authentication.files())
     return [file for file in named if file is not None]
 
 
@@ -629,11 +636,10 @@ def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:
 
 
 def _policy_topic(
-    config: Config, engine: Engine, service: PolicyService, *, is_of_one_proxy: bool
+    config: Config, engine: Engine, service: PolicyService, auth: Auth | None, *, is_of_one_proxy: bool
 ) -> PolicyTopic | None:
     if config.policy_topic is None:
         return None
-    auth = own_auth(config.fleet, engine)
     return PolicyTopic(
         config.policy_topic,
         engine.dialer,

@@ -5,6 +5,7 @@ import structlog
 from proxy.admin.auth import Authenticator
 from proxy.admin.forwarding.broker import BrokerAdmin
 from proxy.files import FileReader
+from proxy.fleet.configured_link import FleetToken
 from proxy.identity.evidence import Verifier
 from proxy.tls.certificates import Certificates, Expiry, ExpiryLog
 
@@ -17,6 +18,7 @@ class CredentialFiles:
         authenticator: Authenticates callers of the admin address.
         broker_admin: The client of the brokers' admin address, if requests are forwarded there.
         identity: Verifies clients; None where brokers do.
+        fleet_token: The token of the fleet's own connections; None without one.
 
     Attributes:
         expiry_log: Warns of certificates that expire soon.
@@ -28,11 +30,13 @@ class CredentialFiles:
         authenticator: Authenticator,
         broker_admin: BrokerAdmin | None,
         identity: Verifier | None,
+        fleet_token: FleetToken | None = None,
     ) -> None:
         self._tls = tls
         self._authenticator = authenticator
         self._broker_admin = broker_admin
         self._identity = identity
+        self._fleet_token = fleet_token
         self._in_force = frozenset(self.expiries())
         self.expiry_log = ExpiryLog(self.expiries)
 
@@ -43,7 +47,7 @@ class CredentialFiles:
 
     def readers(self) -> list[FileReader]:
         """Return the readers of all files."""
-        owners = (self._tls, self._authenticator, self._identity, self._broker_admin)
+        owners = (self._tls, self._authenticator, self._identity, self._fleet_token, self._broker_admin)
         return [reader for owner in owners if owner is not None for reader in owner.readers()]
 
     def on_read(self) -> None:

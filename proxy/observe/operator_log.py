@@ -83,9 +83,12 @@ def lines_by_thread(end_s: float = END_S) -> Iterator[None]:
         return
     _output.file.flush()
     queue = _output.queue = LineQueue(descriptor, _loss_line)
+    of_libraries = _LibraryLines(logging.WARNING)
+    logging.getLogger().addHandler(of_libraries)  # else Python writes them, and waits for standard error
     try:
         yield
     finally:
+        logging.getLogger().removeHandler(of_libraries)
         if queue.close(end_s):
             _output.lost_before, _output.queue = lines_lost(), None
             os.write(descriptor, queue.left())
@@ -105,6 +108,13 @@ async def lines_written(within_s: float = 1.0) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(within_s):
             await written.wait()
+
+
+class _LibraryLines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger().error(
+            "reported by a library", library=record.name, error=record.getMessage(), exc_info=record.exc_info
+        )
 
 
 def _loss_line(lines: int) -> bytes:

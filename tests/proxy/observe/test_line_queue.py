@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -114,11 +115,17 @@ def test_end_of_the_thread_writes_all_lines(pipe: Pipe, monkeypatch: pytest.Monk
             log.info("at once")
             with lines_by_thread():
                 log.info("by the thread", name="\udc80")
+                logging.getLogger("asyncio").error("Task exception was never retrieved")
                 lost = lines_lost()
             log.info("at once again")
         finally:
             structlog.reset_defaults()
-    assert [json.loads(line)["event"] for line in pipe.read_to_end()] == ["at once", "by the thread", "at once again"]
+    assert [json.loads(line)["event"] for line in pipe.read_to_end()] == [
+        "at once",
+        "by the thread",
+        "reported by a library",
+        "at once again",
+    ]
     assert lines_lost() == lost == 0
 
 
