@@ -103,7 +103,7 @@ def apply(file: File, *, admin: AdminOptions, dry_run: DryRun = False, json: Jso
     from proxy.policies.policy_set import as_tree
 
     tree = as_tree(_read(file, needs_limits=True))
-    body = {"limits": tree.get("limits", {}), "admission": tree.get("admission", {}), "blocks": tree.get("blocks")}
+    body = {"limits": {}, **{key: tree[key] for key in ("limits", "admission", "blocks") if key in tree}}
     try:
         answer = _link(admin).call("PUT", "/sluice/policies", body, {"dry_run": "1" if dry_run else "0"})
     except AdminLinkError as error:  # a 400 is about the file, and not about the command line
