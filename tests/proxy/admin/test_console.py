@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from limiter.levels import Client
+from limiter.levels import Client, Setting
 from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import console
@@ -231,10 +231,10 @@ async def test_value_of_a_group_that_was_left_is_not_found(make_admin) -> None:
     groups = {group: {"publish": {"messages": messages}} for group, messages in (("few", 5), ("many", 9))}
     admin: Admin = await make_admin(limits={"resource_groups": groups})
     policies = admin.engine.registry.policies
-    policies.attach({}, {"acme/shop": "few"})
+    policies.attach(Setting.NAMESPACE, "acme/shop", "few")
     let_open(admin, "persistent://acme/shop/a", 1)
     assert (await value_of(admin, "resource_group", "few"))[1]["target"]["name"] == "few"
-    policies.attach({}, {"acme/shop": "many"})
+    policies.attach(Setting.NAMESPACE, "acme/shop", "many")
     assert (await value_of(admin, "resource_group", "few"))[0] == 404
 
 

@@ -11,6 +11,7 @@ from proxy.policies.service import Around, PolicyService
 from proxy.policies.store import Store
 
 _KEY = PolicyKey(PolicyKind.BLOCK, "", "x")
+_BODY = "{}"
 
 
 class Notes:
@@ -39,18 +40,25 @@ class Notes:
 def test_handler_checks_takes_and_loads_changes() -> None:
     first, second = Notes(), Notes()
     with contextlib.closing(Store(None)) as store:
-        asyncio.run(_service(store, first).change({_KEY: "body"}, Principal("ann", "")))
+        asyncio.run(_service(store, first).change({_KEY: _BODY}, Principal("ann", "")))
         _service(store, second)
-    assert first.events == ["check body", "told None body ann", "take body"]
-    assert second.events == ["load body"]
+    assert first.events == [f"check {_BODY}", f"told None {_BODY} ann", f"take {_BODY}"]
+    assert second.events == [f"load {_BODY}"]
 
 
 def test_limit_change_notifies_after_the_lines_before_it() -> None:
     notes = Notes()
     with contextlib.closing(Store(None)) as store:
         key = PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop")
-        asyncio.run(_service(store, notes).change({_KEY: "body", key: "gold"}, Principal("ann", "")))
-    assert notes.events == ["check body", "before", "after", "told None body ann", "take body", "told None gold ann"]
+        asyncio.run(_service(store, notes).change({_KEY: _BODY, key: "gold"}, Principal("ann", "")))
+    assert notes.events == [
+        f"check {_BODY}",
+        "before",
+        "after",
+        f"told None {_BODY} ann",
+        f"take {_BODY}",
+        "told None gold ann",
+    ]
 
 
 def _service(store: Store, notes: Notes) -> PolicyService:
@@ -66,5 +74,5 @@ def _service(store: Store, notes: Notes) -> PolicyService:
 def test_changes_of_what_is_kept_so_are_counted() -> None:
     with contextlib.closing(Store(None)) as store:
         service = _service(store, Notes())
-        assert asyncio.run(service.change({_KEY: "body"}, Principal("ann", ""))) == 1
-        assert asyncio.run(service.change({_KEY: "body"}, Principal("ann", ""))) == 0
+        assert asyncio.run(service.change({_KEY: _BODY}, Principal("ann", ""))) == 1
+        assert asyncio.run(service.change({_KEY: _BODY}, Principal("ann", ""))) == 0
