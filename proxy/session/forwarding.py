@@ -195,6 +195,8 @@ class Forwarding:
         self._tasks.cancel()
         self._slots.end()
         self._leaving = None
+        if self.to_broker.rejections is not None:
+            self.to_broker.rejections.stop()
         self.to_broker.stop()
         self.to_client.stop()
         return self._streams.ending()

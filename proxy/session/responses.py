@@ -242,9 +242,10 @@ class _Answers:
         accepted: The last accepted message.
         received: The message of the last receipt that the client was sent.
         waiting: Errors, each with the accepted message before it.
-        receipts: Receipts that have come while errors before them are being sent, each with its sequence id.
+        receipts: Receipts that have come and are not sent, as errors before them are not, each with its sequence id.
         is_sending: Whether errors are being sent, some in each turn of the loop.
         memory: Bytes that errors and receipts here take.
+        noted: The entries that the producer had offered with the last message that is noted here.
     """
 
     tenant: str
@@ -254,6 +255,7 @@ class _Answers:
     receipts: deque[tuple[int, bytes]] = field(default_factory=deque)
     is_sending: bool = False
     memory: int = 0
+    noted: int = 0
 
     def is_due(self, behind: AnswerMark | None) -> bool:
         """Return whether the receipt of `behind` has come; sequence ids of a producer only grow."""
@@ -272,7 +274,7 @@ class Rejections:
     ClientConnection.cc 4.2 and connection.go 0.19
 
     Args:
-        reply: Sends a frame to the client.
+        reply: Sends whole frames to the client.
         hear: Called before a message is accepted whose receipt the proxy must see.
         error: The error code for this client (`error_for`); None: nothing is refused.
         on_pause: Called with True when MOST_WAITING errors wait, and with False when half have been sent.
@@ -302,10 +304,11 @@ class Rejections:
     def is_ready_for(self, stream: Stream) -> bool:
         """Return whether the pending messages of a producer are known.
 
-        They are not known if the producer's limit has just begun to reject. Messages over it are then held; with the
-        first receipt all are known.
+        They are not known if the producer's limit has just begun to reject, or begins again. The first message over it
+        is then held, and noted; errors for the next ones wait for its receipt, before which all earlier ones come.
         """
-        return stream.name.stream_id in self._answers or stream.usage.offered_entries <= 1
+        answers = self._answers.get(stream.name.stream_id)
+        return stream.usage.offered_entries - (0 if answers is None else answers.noted) <= 1
 
     def refusable(self, command: bytes) -> CommandSend | None:
         """Return a SEND, read, if the client would give it up when it is refused, and no other; else None.
@@ -323,6 +326,7 @@ class Rejections:
             return
         self._hear()
         answers = self._of(stream)
+        answers.noted = stream.usage.offered_entries
         answers.accepted = _mark(answers.accepted, _send(command).sequence_id)
 
     def refused(self, stream: Stream, reason: str, send: CommandSend) -> None:
@@ -332,6 +336,7 @@ class Rejections:
         sends both ids. Other clients send one id, and await both answers with it.
         """
         answers = self._of(stream)
+        answers.noted = stream.usage.offered_entries
         error = CommandSendError(
             producer_id=send.producer_id,
             sequence_id=max(send.sequence_id, send.highest_sequence_id),
@@ -354,22 +359,29 @@ class Rejections:
         if answers.is_sending:
             answers.receipts.append((command.sequence_id, frame))
             self._count(answers, _memory(frame))
-        else:
-            self._receipt(answers, command.sequence_id, frame)
-            if _has_due(answers):
-                answers.is_sending = True
-                self._in_slices(self._sending(answers))
+            return True
+        self._reply(frame)
+        answers.received = _mark(answers.received, command.sequence_id)
+        if _has_due(answers):
+            answers.is_sending = True
+            self._in_slices(self._sending(answers))
         return True
 
     def closed(self, stream: Stream) -> None:
-        """Forget a producer that is over: its client awaits no more answers."""
+        """Forget a producer that is over, when the answers that have come are sent: its client awaits no more."""
         answers = self._answers.pop(stream.name.stream_id, None)
         if answers is not None and answers.memory:
+            self._send_all(answers)
             errors = len(answers.waiting)
             answers.waiting.clear()
-            answers.receipts.clear()
-            self._count(answers, -answers.memory)
-            self._waiting.give(errors)
+            if errors:
+                self._count(answers, -answers.memory)
+                self._waiting.give(errors)
+
+    def stop(self) -> None:
+        """Send the answers that have come: the connection ends."""
+        for answers in list(self._answers.values()):
+            self._send_all(answers)
 
     def _of(self, stream: Stream) -> _Answers:
         answers = self._answers.get(stream.name.stream_id)
@@ -381,30 +393,39 @@ class Rejections:
         answers.memory += more
         self._keep(answers.tenant, more)
 
-    def _receipt(self, answers: _Answers, sequence_id: int, frame: bytes) -> None:
-        self._reply(frame)
-        answers.received = _mark(answers.received, sequence_id)
-
     def _sending(self, answers: _Answers) -> Iterator[None]:
-        """Send the errors whose turn has come, and the receipts that come meanwhile, in order: some in each unit.
+        """Send the answers that have come, and those that come meanwhile: some in each unit."""
+        try:
+            while self._send(answers, _SENT_AT_ONCE):
+                yield
+        finally:
+            answers.is_sending = False
+
+    def _send_all(self, answers: _Answers) -> None:
+        while self._send(answers, MOST_WAITING):
+            pass
+
+    def _send(self, answers: _Answers, most: int) -> bool:
+        """Send up to `most` of the receipts that have come and of the errors behind them; return whether more are left.
 
         To give back room may resume reading, and so call `refused`, which appends to `waiting`.
         """
-        while True:
-            for _ in range(_SENT_AT_ONCE):
-                if _has_due(answers):
-                    _behind, frame = answers.waiting.popleft()
-                    self._reply(frame)
-                    self._count(answers, -_memory(frame))
-                    self._waiting.give(1)
-                elif answers.receipts:
-                    sequence_id, frame = answers.receipts.popleft()
-                    self._count(answers, -_memory(frame))
-                    self._receipt(answers, sequence_id, frame)
-                else:
-                    answers.is_sending = False
-                    return
-            yield
+        frames, errors = list[bytes](), 0
+        while len(frames) < most:
+            if _has_due(answers):
+                _behind, frame = answers.waiting.popleft()
+                errors += 1
+            elif answers.receipts:
+                sequence_id, frame = answers.receipts.popleft()
+                answers.received = _mark(answers.received, sequence_id)
+            else:
+                break
+            frames.append(frame)
+        if frames:
+            self._reply(b"".join(frames))
+            self._count(answers, -sum(map(_memory, frames)))
+            self._waiting.give(errors)
+        return bool(answers.receipts) or _has_due(answers)
 
 
 def _has_due(answers: _Answers) -> bool:

@@ -1,13 +1,26 @@
 """A limit in mode `reject` answers what is over it at once, in the order in which the client awaits answers."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from protocol.pulsar_pb2 import ChecksumError, CommandSendError, NotAllowedError, ServerError
+from limiter.levels import Setting
+from limiter.policies import Value
+from limiter.token_bucket import Limit, Mode, rate
+from protocol.commands import body_of, encode, split
+from protocol.pulsar_pb2 import (
+    ChecksumError,
+    CommandCloseProducer,
+    CommandSendError,
+    CommandSendReceipt,
+    NotAllowedError,
+    ServerError,
+)
 from proxy.budgets import ENTRY_OVERHEAD
 from proxy.session import responses
+from proxy.slices import Work
 from tests.proxy.conversation import NOTHING, World, publisher
 from tests.proxy.wire import (
     TOPIC,
@@ -59,6 +72,69 @@ def test_receipts_in_one_chunk_have_the_refusals_between_them(make_world: Make) 
     broker << send(3)
     broker >> [receipt(0), receipt(1), receipt(3)]
     client << [receipt(0), receipt(1), refused(2, 20), receipt(3)]
+
+
+@pytest.mark.parametrize("ends", ["broker's close", "client's close", "lost"])
+def test_receipts_of_a_busy_turn_come_before_the_end(make_world: Make, ends: str) -> None:
+    """Other work fills the turn in which the errors behind a receipt would go."""
+    world = make_world(limits=rejecting(20))
+    client, broker = publisher(world)
+    client >> sends(4)
+    broker << sends(2)
+    world.advance(0.1)
+    client >> send(4)
+    broker << send(4)
+    answers = [receipt(0), receipt(1), receipt(4)]
+    closed = [encode(CommandCloseProducer(producer_id=1, request_id=0))] if ends == "broker's close" else []
+    if ends == "client's close":
+        client >> close_producer()
+        broker << close_producer()
+        closed = [success(201)]
+
+    def come() -> None:
+        for work in (Work.ENDINGS, Work.LINES, Work.RELEASES):
+            world.engine.slices.run(work, itertools.repeat(None, 4000))
+        broker.transport.receive(b"".join(answers + closed))
+        if ends == "lost":
+            broker.transport.break_off(None)
+
+    world.loop.run(come)
+    heard = [body_of(split(frame)[0]) for frame in client.heard()]
+    told = [each.sequence_id for each in heard if isinstance(each, CommandSendReceipt | CommandSendError)]
+    assert told == [0, 1, 2, 3, 4]
+
+
+def test_errors_wait_for_what_passed_while_a_limit_held(make_world: Make) -> None:
+    """The limit refuses, then holds, then refuses again: what passed meanwhile has no receipts yet."""
+    world = make_world(limits=rejecting(20))
+
+    def put(mode: Mode) -> None:
+        value = Value(Limit(rate(20), mode=mode), "file")
+        world.engine.registry.policies.put("publish", Setting.TOPIC, TOPIC, value)
+        world.loop.run(world.engine.policies_changed)
+
+    client, broker = publisher(world)
+    client >> send(0)
+    broker << send(0)
+    broker >> receipt(0)
+    client << receipt(0)
+    put("enforce")
+    world.advance(1)
+    client >> [send(1), send(2)]
+    broker << [send(1), send(2)]
+    put("reject")
+    client >> sends(3, start=3)
+    client << NOTHING
+    world.advance(1)
+    broker << sends(3, start=3)
+    client >> sends(30, start=6)
+    passed = [body_of(split(frame)[0]).sequence_id for frame in broker.heard()]
+    client << NOTHING
+    broker >> [receipt(number) for number in (1, 2, 3, 4, 5, *passed)]
+    heard = [body_of(split(frame)[0]) for frame in client.heard()]
+    assert [each.sequence_id for each in heard] == list(range(1, 36))
+    assert [each.sequence_id for each in heard if isinstance(each, CommandSendReceipt)] == [1, 2, 3, 4, 5, *passed]
+    assert len(passed) < 30
 
 
 def test_nothing_is_held_and_the_connection_is_read_on(make_world: Make) -> None:
