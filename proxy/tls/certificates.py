@@ -84,9 +84,10 @@ class TlsFiles:
     """The TLS context of one section, made of its files as each of them was good last.
 
     Certificate and key are one part, which fits together or not at all; the authorities are the other. At a reload, a
-    part that cannot be used holds back nothing of the other one, and its content of before stays in force. Of
-    authorities that can be read in part, only these are in force from then on: the section must accept no peer by an
-    authority that its file has no more. All files must be good at the start.
+    part that cannot be used holds back nothing of the other one, and its content of before stays in force. Of a file of
+    authorities with at least one `-----BEGIN`, though, only those that can be read are in force from then on, perhaps
+    none: the section must accept no peer by an authority that was taken out of the file. A file without any, or none at
+    all, does not say which authorities are meant: those of before stay. All files must be good at the start.
 
     Args:
         section: The section's key.
@@ -155,13 +156,14 @@ class TlsFiles:
         except OSError as error:
             raise ConfigError([f"{at}: {path}: {unread(error)}"]) from None
         bundle = _bundle_in(content)
-        if not bundle.readable or (bundle.problem and self._bundle is None):
+        if bundle.problem and (self._bundle is None or not bundle.has_blocks):
             raise ConfigError([f"{at}: {path}: {bundle.problem}"])
         with self._lock:
             self._bundle = bundle.readable
             take = self._taking()
         if bundle.problem:
-            raise ConfigError([f"{at}: {path}: {bundle.problem}; its others alone are in force"], take=take)
+            rest = "its others alone are in force" if bundle.readable else "until then no authority is in force"
+            raise ConfigError([f"{at}: {path}: {bundle.problem}; {rest}"], take=take)
         return take
 
     def _taking(self) -> Callable[[], None]:
@@ -187,8 +189,9 @@ class TlsFiles:
             self._pair.load(context)
             certificates[f"{self._section}.certificate", self._pair.files[0]] = self._pair.certificate
         if self._authorities is not None and self._bundle is not None:
-            with _in_memory(self._bundle) as path:
-                context.load_verify_locations(path)
+            if self._bundle:  # else no authority is in force, and each peer's certificate is refused
+                with _in_memory(self._bundle) as path:
+                    context.load_verify_locations(path)
             certificates[f"{self._section}.{self._authorities[0]}", self._authorities[1]] = self._bundle
         elif self._is_client:
             context.load_default_certs()
@@ -431,10 +434,12 @@ class _Bundle(NamedTuple):
     Attributes:
         readable: The certificates that can be read, or the whole content if all can; empty: there are none.
         problem: The problem of the others; empty: all can be read.
+        has_blocks: Whether it has anything that begins as PEM does, and so says which authorities are meant.
     """
 
     readable: bytes
     problem: str
+    has_blocks: bool
 
 
 _BEGIN_BLOCK = re.compile(rb"(?=-----BEGIN )")
@@ -443,11 +448,11 @@ _BEGIN_BLOCK = re.compile(rb"(?=-----BEGIN )")
 def _bundle_in(content: bytes) -> _Bundle:
     reason = _why_no_authorities(content)
     if reason is None:
-        return _Bundle(content, "")
+        return _Bundle(content, "", has_blocks=True)
     blocks = [each for each in _BEGIN_BLOCK.split(content) if each.startswith(b"-----BEGIN ")]
     certificates = [each for each in blocks if b"CERTIFICATE-----" in each.partition(b"\n")[0]]
     if not certificates:
-        return _Bundle(b"", f"holds no certificate in PEM ({reason})")
+        return _Bundle(b"", f"holds no certificate in PEM ({reason})", has_blocks=bool(blocks))
     readable = [each for each in certificates if _why_no_authorities(each) is None]
     count = len(certificates) - len(readable)
     some = (
@@ -455,7 +460,7 @@ def _bundle_in(content: bytes) -> _Bundle:
         if count == 1
         else f"{count} certificates that cannot be read: take them"
     )
-    return _Bundle(b"\n".join(readable), f"has {some} out ({reason})")
+    return _Bundle(b"\n".join(readable), f"has {some} out ({reason})", has_blocks=True)
 
 
 def _why_no_authorities(pem: bytes) -> str | None:

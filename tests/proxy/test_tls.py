@@ -289,17 +289,74 @@ def renewed(section: str, authority: Authority, tmp_path: Path) -> Renewed:
     return Renewed(section, authority, tmp_path)
 
 
-@pytest.mark.parametrize("kind", ["gone", "no PEM", "torn"])
-def test_bad_authorities_hold_no_renewed_certificate_back(renewed: Renewed, kind: str) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"nothing"])
+def test_bad_authorities_hold_no_renewed_certificate_back(renewed: Renewed, content: bytes | None) -> None:
     before = renewed.authorities
     bundle = renewed.files["client_ca"]
     renewed.renew()
-    if kind == "gone":
+    if content is None:
         bundle.unlink()
     else:
-        bundle.write_text("nothing" if kind == "no PEM" else "-----BEGIN CERTIFICATE-----\nMIIB\n")
+        bundle.write_bytes(content)
     assert list(renewed.reload()) == [renewed.ca_key]
     assert (renewed.subject, renewed.authorities) == ("CN=renewed", before)
+
+
+@pytest.mark.parametrize("torn", ["-----BEGIN CERTIFICATE-----\nMIIB\n", "-----BEGIN PRIVATE KEY-----\nMIIB\n"])
+def test_no_authority_holds_that_the_file_has_no_more(renewed: Renewed, torn: str) -> None:
+    """Each of those of before may be the one that was taken out of the file."""
+    before, bundle = renewed.authorities, renewed.files["client_ca"]
+    content = bundle.read_bytes()
+    bundle.write_text(torn)
+    renewed.renew()
+    for _ in range(2):
+        problems = renewed.reload()
+        assert list(problems) == [renewed.ca_key]
+        assert problems[renewed.ca_key].endswith("; until then no authority is in force")
+        assert (renewed.subject, renewed.authorities) == ("CN=renewed", [])
+    bundle.write_bytes(content)
+    assert renewed.reload() == {}
+    assert renewed.authorities == before
+
+
+def refused_by(client: ssl.SSLContext, server: ssl.SSLContext) -> str:
+    """Make a handshake; return the reason for which a side does not verify the other one, or an empty text."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    sides = [
+        client.wrap_bio(to_client, to_server, server_hostname="localhost"),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    for _ in range(4):
+        for side in sides:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                return error.verify_message
+    return ""
+
+
+@pytest.mark.parametrize("section", ["tls", "broker_tls"])
+def test_without_authorities_each_certificate_is_refused(renewed: Renewed) -> None:
+    """Not even the system's authorities are taken then, nor is a certificate taken unseen."""
+    pair = renewed.authority.server()
+    if renewed.section == "tls":
+        peer = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        peer.load_verify_locations(renewed.authority.certificate)
+    else:
+        peer = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    peer.load_cert_chain(pair["certificate"], pair["key"])
+
+    def refused() -> str:
+        if renewed.section == "tls":
+            return refused_by(peer, renewed.owner.listener())
+        return refused_by(renewed.owner.broker(), peer)
+
+    assert refused() == ""
+    renewed.files["client_ca"].write_text("-----BEGIN CERTIFICATE-----\nMIIB\n")
+    renewed.reload()
+    assert refused() != ""
 
 
 def test_bad_certificate_holds_no_new_authorities_back(renewed: Renewed, tmp_path: Path) -> None:
