@@ -7,6 +7,7 @@ write ──▶ queue ──thread──▶ standard error, each line in one wri
 import os
 import select
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -79,12 +80,30 @@ class LineQueue:
             self._signal.notify()
         return self._ended.wait(patience_s)
 
-    def left(self) -> bytes:
-        """Return the lines that came while the queue was closed, which no thread writes any more."""
+    def write_left(self, patience_s: float = END_S) -> None:
+        """Write the lines that came while the queue was closed, which its thread writes no more; then it takes none.
+
+        Those that standard error does not take within `patience_s` are lost.
+        """
+        until = time.monotonic() + patience_s
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
         with self._signal:
-            left = b"".join(each for each in self._waiting if isinstance(each, bytes))
+            left = [each for each in self._waiting if isinstance(each, bytes)]
             self._waiting.clear()
-            return left
+        for number, line in enumerate(left):
+            rest = memoryview(line)
+            while rest:
+                try:
+                    if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
+                        self.lost += len(left) - number
+                        return
+                    rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]  # which a pipe takes at once
+                except BlockingIOError:  # another process has filled it since
+                    continue
+                except OSError:
+                    self.lost += 1
+                    break
 
     def _run(self) -> None:
         while (item := self._next()) is not None:

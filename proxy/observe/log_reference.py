@@ -32,10 +32,11 @@ Each line has `event`, one of the names below, which [stay within a major versio
 leaves out those that do not apply. A traceback is in `exception`. An event that clients can cause at will is logged
 once in ten seconds for each client, with the number of times that it happened.
 
-A thread writes the lines, in order. So a reader that stands still (a log driver, `tee` with a full disk) stops no
-client. Up to 1 MiB of lines waits for it. Further lines are lost, `sluice_log_lines_dropped_total` counts them, and an
-error in their place has their number as soon as standard error takes lines again. The end of the process waits 5 s for
-the lines that are left. A process that is killed loses the lines on their way: those of its last milliseconds, if the
+A thread writes the lines, in order: also warnings of libraries and of Python, and errors that no caller gets
+(`reported by a library`). So a reader that stands still (a log driver, `tee` with a full disk) stops no client. Up to
+1 MiB of lines waits for it. Further lines are lost, `sluice_log_lines_dropped_total` counts them, and an error in
+their place has their number as soon as standard error takes lines again. The end of the process waits 5 s for the
+lines that are left. A process that is killed loses the lines on their way: those of its last milliseconds, if the
 reader keeps up.
 """
 

@@ -7,8 +7,8 @@ whoever reads them may stand still: a log driver, or `tee` with a full disk.
 
 import asyncio
 import logging
-import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -83,15 +83,43 @@ def lines_by_thread(end_s: float = END_S) -> Iterator[None]:
         return
     _output.file.flush()
     queue = _output.queue = LineQueue(descriptor, _loss_line)
-    of_libraries = _LibraryLines(logging.WARNING)
-    logging.getLogger().addHandler(of_libraries)  # else Python writes them, and waits for standard error
+    try:
+        with _reports_as_lines():
+            yield
+    finally:
+        if queue.close(end_s):
+            _output.queue = None
+            queue.write_left(end_s)
+            _output.lost_before += queue.lost
+
+
+@contextmanager
+def _reports_as_lines() -> Iterator[None]:
+    """Make lines of what libraries and Python report, which Python would write itself, and wait for standard error.
+
+    These are records of `logging`, warnings, errors where no caller is (`__del__`), and ends of threads by an error.
+    """
+    lines, of_python = _LibraryLines(logging.WARNING), logging.getLogger("python")
+
+    def log_unraisable(error: "sys.UnraisableHookArgs") -> None:
+        cause = None if error.exc_value is None else (error.exc_type, error.exc_value, error.exc_traceback)
+        of_python.error("%s: %r", error.err_msg or "Exception ignored in", error.object, exc_info=cause)
+
+    def log_end(end: threading.ExceptHookArgs) -> None:
+        if end.exc_value is not None and not isinstance(end.exc_value, SystemExit):
+            cause = end.exc_type, end.exc_value, end.exc_traceback
+            of_python.error("Exception in thread %s", end.thread and end.thread.name, exc_info=cause)
+
+    hooks = sys.unraisablehook, threading.excepthook
+    logging.getLogger().addHandler(lines)
+    logging.captureWarnings(True)
+    sys.unraisablehook, threading.excepthook = log_unraisable, log_end
     try:
         yield
     finally:
-        logging.getLogger().removeHandler(of_libraries)
-        if queue.close(end_s):
-            _output.lost_before, _output.queue = lines_lost(), None
-            os.write(descriptor, queue.left())
+        sys.unraisablehook, threading.excepthook = hooks
+        logging.captureWarnings(False)
+        logging.getLogger().removeHandler(lines)
 
 
 async def lines_written(within_s: float = 1.0) -> None:
@@ -113,8 +141,17 @@ async def lines_written(within_s: float = 1.0) -> None:
 class _LibraryLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         structlog.get_logger().error(
-            "reported by a library", library=record.name, error=record.getMessage(), exc_info=record.exc_info
+            "reported by a library", library=record.name, error=_text_of(record), exc_info=record.exc_info
         )
+
+
+def _text_of(record: logging.LogRecord) -> str:
+    """Return the text of a record, or what it is made of: no caller gets an error for a record that is wrong."""
+    try:
+        return record.getMessage().strip()
+    except Exception as error:  # noqa: BLE001 - of the library's own objects
+        made_of = record.msg if isinstance(record.msg, str) else type(record.msg).__name__
+        return f"{made_of} (its values do not fit: {type(error).__name__})"
 
 
 def _loss_line(lines: int) -> bytes:
@@ -225,7 +262,7 @@ def _cut_texts(_logger: object, _method: str, line: EventDict) -> EventDict:
 
 class _AsOwnLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        structlog.get_logger().error("admin address", error=record.getMessage(), exc_info=record.exc_info)
+        structlog.get_logger().error("admin address", error=_text_of(record), exc_info=record.exc_info)
 
 
 def _is_no_clients_fault(record: logging.LogRecord) -> bool:
