@@ -7,8 +7,9 @@ policies are kept in memory, and end with the process.
 A file that is there must be a store. An empty one is a copy that went wrong: a proxy would serve without limits.
 
 Reads of one policy have a connection of their own: they run on the event loop, and must not wait for writes, which wait
-for the disk in a thread, or for long reads, of the audit log or of all policies. Long reads have a third connection:
-SQLite hides the changes since a read began from all reads of its connection. It must not be closed under any of them.
+for the disk in a thread, or for long reads. Reads of all policies have a third connection, and those of the audit log a
+fourth: SQLite hides the changes since a read began from all reads of its connection. None must be closed while it is
+used.
 
 A store has a version (`PRAGMA user_version`), which only a step raises that earlier Sluices cannot read:
 
@@ -182,7 +183,7 @@ class Store:
         self.is_new = True
         self._lent_at = 0
         """The last number in the audit log when the store was lent."""
-        self._in_use = {how: threading.Lock() for how in ("backup", "long read", "read", "write")}
+        self._in_use = {how: threading.Lock() for how in ("audit", "backup", "long read", "read", "write")}
         self._open()
         try:
             with self._using("long read"):
@@ -200,12 +201,14 @@ class Store:
                     if self.is_new:
                         _check_alone(self._path)
                         _make(self._path)
-                self._base = self._reading = self._reading_long = self._connect(self._path or ":memory:")
+                self._base = self._connect(self._path or ":memory:")
+                self._reading = self._reading_long = self._reading_audit = self._base
                 if self._path is None:
                     self._base.executescript(_TABLES)
                 else:
                     self._set_up()
                     self._reading, self._reading_long = self._connect(self._path), self._connect(self._path)
+                    self._reading_audit = self._connect(self._path)
                 self.ahead_ns = self._base.execute("SELECT max(at_ns) FROM ahead").fetchone()[0]
                 self._file = self._file_now()
                 self._opened = opened.pop_all()
@@ -345,8 +348,8 @@ class Store:
         Raises:
             StoreError: If it cannot be read.
         """
-        with self._using("long read"):
-            rows = self._reading_long.execute(
+        with self._using("audit"):
+            rows = self._reading_audit.execute(
                 "SELECT at_ns, who, address, kind, setting, name, before, after, held, words FROM audit "
                 "ORDER BY id DESC LIMIT ?",
                 (most,),
@@ -388,12 +391,13 @@ class Store:
         """
         if self._path is None:
             return {}
-        with self._using("long read"):
-            rows = self._reading_long.execute(
+        with self._using("audit"):
+            rows = self._reading_audit.execute(
                 "SELECT DISTINCT audit.kind, audit.setting, audit.name, policies.body FROM audit "
                 "LEFT JOIN policies USING (kind, setting, name) WHERE audit.id > ?",
                 (self._lent_at,),
             ).fetchall()
+        with self._using("long read"):
             self.room.forget()
             self._count()
         kinds = set(PolicyKind)

@@ -227,7 +227,7 @@ def test_read_of_one_policy_waits_for_no_long_read(
         assert audited.result(PATIENCE_S)
 
 
-def test_read_of_one_policy_is_as_new_as_the_last_change(path: Path) -> None:
+def test_reads_are_as_new_as_the_last_change(path: Path) -> None:
     """Although all policies are being read meanwhile: SQLite shows a connection what was there when its reads began."""
     many = [StoredChange(rate_key("publish", Setting.TOPIC, str(number)), None, "5") for number in range(2_000)]
     with opened(path) as store:
@@ -236,6 +236,7 @@ def test_read_of_one_policy_is_as_new_as_the_last_change(path: Path) -> None:
         next(policies)
         store.write([StoredChange(_GROUP, None, "new")], 2, "ann", "")
         assert store.read(_GROUP) == "new"
+        assert [each.change.after for each in store.audited(1)] == ["new"]  # type: ignore[union-attr]
         assert len([*policies]) >= 1_999
 
 
