@@ -1,6 +1,7 @@
 """Values that were in force before a change, whatever their source, for the audit log: as JSON, and in words.
 
-The new value is in the same words, with the mode that the file gives it at the time of the change.
+The new value is in the same words, with the mode that the file gives it at the time of the change. That of a key of the
+dynamic configuration, which is a part of one limit, is the whole limit with the key.
 
 A body of run time hides the file's value, a plan's, or that of a wider setting. The body before says nothing of these.
 """
@@ -76,9 +77,7 @@ def _value_words(state: PolicyState, key: PolicyKey, kept: str) -> str:
         return _in_group(kept) if kept else "in no group"
     if key.kind is PolicyKind.DYNAMIC:
         target = dynamic_target(key.name)
-        file = state.layers.written(Layer.FILE, target)
-        own_file = Value(Limit(mode=file.limit.mode), file.origin) if file else None
-        value = dynamic_value(target, {key.name: kept}, own_file)
+        value = dynamic_value(target, {**state.dynamic, key.name: kept}, state.layers.written(Layer.FILE, target))
         return section_text(section_of(target[0], value.limit if value else Limit()))
     texts = {
         target[0]: section_text(section_of(target[0], value.limit))

@@ -92,3 +92,36 @@ def test_groups_attachments_and_dynamic_keys_have_what_held() -> None:
     key = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
     assert [each.words() for each in before(key, "7")] == ["messages 3 (file)"]
     assert [each.words() for each in before(key, "7", None)] == ["messages 7 (dynamic)"]
+
+
+_RATE, _PERIOD = "subscribeThrottlingRatePerConsumer", "subscribeRatePeriodPerConsumerInSecond"
+_OBSERVED = {"limits": {"each_topic": {"dispatch": {"bytes": "2KB", "mode": "observe"}}}}
+_MESSAGES, _BYTES = "dispatchThrottlingRatePerTopicInMsg", "dispatchThrottlingRatePerTopicInByte"
+
+
+@pytest.mark.parametrize(
+    ("file", "set_before", "key", "value", "words"),
+    [
+        ({}, {_RATE: "5"}, _PERIOD, "10", "messages 5/10s (dynamic)"),
+        ({}, {_PERIOD: "10"}, _RATE, "7", "messages 7/10s (dynamic)"),
+        ({}, {}, _PERIOD, "10", "no limit (dynamic)"),
+        ({}, {_RATE: "5"}, _RATE, "0", "no limit (dynamic)"),
+        ({}, {_BYTES: "1000"}, _MESSAGES, "7", "messages 7, bytes 1KB (dynamic)"),
+        ({}, {_BYTES: "1000", _MESSAGES: "7"}, _MESSAGES, "0", "bytes 1KB (dynamic)"),
+        (_OBSERVED, {}, _MESSAGES, "7", "messages 7, bytes 2KB, mode observe (dynamic)"),
+        ({"admission": {"subscribe_rate_per_consumer": "5/10s"}}, {}, _RATE, "7", "messages 7/10s (dynamic)"),
+    ],
+)
+def test_dynamic_key_is_told_as_the_limit_that_it_makes(
+    file: dict[str, Any], set_before: dict[str, str], key: str, value: str, words: str
+) -> None:
+    config = Config.model_validate(file)
+    with closing(Store(None)) as store:
+        around = Around(lambda: (0, 0), lambda _changes, _now: None)
+        file_s = file_policies(config.limits, config.admission.subscribe_rate_per_consumer)
+        service = PolicyService(Policies(), file_s, store, around)
+        for name, text in (set_before | {key: value}).items():
+            asyncio.run(service.change({PolicyKey(PolicyKind.DYNAMIC, "", name): text}, Principal("ann", "")))
+        change = store.audited(1)[0].change
+    assert isinstance(change, StoredChange)
+    assert change.words == words
