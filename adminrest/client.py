@@ -37,6 +37,8 @@ _MOST_REASON = 1000
 """Characters of a server's own words that are shown."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _SAME_METHOD = frozenset({307, 308})
+_ENDS = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
+"""Errors of a process that has ended, or ends; the last one is the end of a connection within TLS."""
 _SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
 
 ADDRESSES = EndpointForm(
@@ -49,7 +51,7 @@ class RequestFailure(Enum):
     """The kinds of failure of a request."""
 
     DISCONNECTED = auto()
-    """The connection was refused or reset: no process listens at the address, or it has just ended."""
+    """The connection was refused or reset, or ended within TLS: no process listens there, or it has just ended."""
     NO_ANSWER = auto()
     """No answer in time, redirects that do not end, or an answer that breaks off, is too long or is not HTTP."""
     UNTRUSTED = auto()
@@ -354,8 +356,7 @@ def _explained(error: Exception) -> tuple[RequestFailure, str]:
         alert = reason.lower().replace("_", " ")
         return RequestFailure.CLIENT_UNTRUSTED, f"ends TLS ({alert}): it does not take the client certificate"
     problem = getattr(root, "strerror", None) or str(root) or type(root).__name__
-    is_disconnected = isinstance(root, ConnectionRefusedError | ConnectionResetError | BrokenPipeError)
-    failure = RequestFailure.DISCONNECTED if is_disconnected else RequestFailure.NO_ANSWER
+    failure = RequestFailure.DISCONNECTED if isinstance(root, _ENDS) else RequestFailure.NO_ANSWER
     return failure, f"no answer ({problem.splitlines()[0][:200]})"
 
 

@@ -57,7 +57,7 @@ class AdminLinkError(Exception):
 
 
 class DisconnectedError(AdminLinkError):
-    """The connection was refused or reset: no process listens at the admin address, or it has just ended."""
+    """The connection was refused, reset or ended within TLS: no process listens there, or it has just ended."""
 
 
 class CommandLineError(AdminLinkError):

@@ -3,11 +3,12 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from socketserver import BaseRequestHandler
 from typing import ClassVar
 
 import pytest
 
-from adminrest.client import AdminClient, AdminError, RequestFailure
+from adminrest.client import AdminClient, AdminCredentials, AdminError, RequestFailure, trusting
 from loadgen.real.process import free_ports
 from tests.waiting import wait_for
 
@@ -86,6 +87,23 @@ def test_a_broker_that_is_gone_is_named() -> None:
     with pytest.raises(AdminError, match=rf"GET http://127.0.0.1:{port}/: no answer \(Connection refused\)") as error:
         AdminClient(f"http://127.0.0.1:{port}").get("/")
     assert error.value.trouble is RequestFailure.DISCONNECTED
+
+
+class Ending(BaseRequestHandler):
+    """Ends each connection as soon as a client has said anything."""
+
+    def handle(self) -> None:
+        self.request.recv(65_536)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_server_that_ends_at_once_is_taken_for_one_that_is_gone(scheme: str) -> None:
+    """A process may end within a handshake of TLS."""
+    access = AdminCredentials(tls=trusting() if scheme == "https" else None)
+    for url in _served(HTTPServer(("127.0.0.1", 0), Ending)):
+        with pytest.raises(AdminError, match="no answer") as error:
+            AdminClient(url.replace("http", scheme), access).get("/")
+        assert error.value.trouble is RequestFailure.DISCONNECTED
 
 
 @pytest.fixture
