@@ -11,6 +11,7 @@ in the environment, so it is not used here.
 """
 
 import asyncio
+import errno
 import os
 import re
 import ssl
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import NamedTuple, Self
@@ -135,9 +136,19 @@ class TlsFiles:
     def readers(self) -> tuple[FileReader, ...]:
         """Return the readers of both parts, which threads may call at one time."""
         key = self._section if self._authorities is None else f"{self._section}.{self._authorities[0]}"
-        of_authorities = (FileReader(key, self._read_authorities),) if self._authorities else ()
-        of_own = (FileReader(self._section, self._read_own),) if self._own or not of_authorities else ()
+        of_authorities = (FileReader(key, partial(self._told, self._read_authorities)),) if self._authorities else ()
+        of_own = (
+            (FileReader(self._section, partial(self._told, self._read_own)),) if self._own or not of_authorities else ()
+        )
         return *of_own, *of_authorities
+
+    def _told(self, read: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+        """Read files; a system that does not let OpenSSL load them is a problem of the section."""
+        try:
+            return read()
+        except _NoMemoryFileError as error:
+            problem = f"memfd_create: {error}; let this process make files in memory, for certificates and keys"
+            raise ConfigError([f"{self._section}: {problem}"]) from None
 
     def _read_own(self) -> Callable[[], None]:
         pair = None if self._own is None else _Pair.read(self._section, self._own)
@@ -473,12 +484,36 @@ def _why_no_authorities(pem: bytes) -> str | None:
     return None
 
 
+class _NoMemoryFileError(Exception):
+    """The system gives no file in memory."""
+
+
+_MFD_NOEXEC_SEAL = 0x8
+"""Never to be executed, by memfd_create(2): a system with vm.memfd_noexec=2 gives no other file. Since Linux 6.3."""
+
+
+def _memory_file() -> int:
+    try:
+        try:
+            return os.memfd_create("pem", os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return os.memfd_create("pem", os.MFD_CLOEXEC)  # an older Linux
+    except OSError as error:
+        raise _NoMemoryFileError(error.strerror) from None
+
+
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """Yield a path with this content while the block lasts: OpenSSL loads by names. On Linux no disk gets it."""
+    """Yield a path with this content while the block lasts: OpenSSL loads by names. On Linux no disk gets it.
+
+    Raises:
+        _NoMemoryFileError: If the system gives no file in memory.
+    """
     with ExitStack() as stack:
         if sys.platform == "linux":
-            file = stack.enter_context(os.fdopen(os.memfd_create("pem"), "wb"))
+            file = stack.enter_context(os.fdopen(_memory_file(), "wb"))
         else:
             file = stack.enter_context(TemporaryFile())
         file.write(content)

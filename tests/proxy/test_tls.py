@@ -1,5 +1,7 @@
 """The contexts of clients, brokers and callers of the admin: what their files may be, and what is said of others."""
 
+import errno
+import os
 import ssl
 import subprocess
 import sys
@@ -484,3 +486,42 @@ def test_without_tls_no_library_of_certificates_is_loaded() -> None:
         "assert not Certificates(Config()).expiries(); sys.exit('cryptography' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+class _System:
+    """Gives files in memory as a Linux of some age and settings does."""
+
+    def __init__(self, known: int, *, executable: bool = True, has_room: bool = True) -> None:
+        self.known, self.executable, self.has_room = known, executable, has_room
+        self.make = os.memfd_create
+        """The machine's own; its flags are those that it knows."""
+
+    def __call__(self, name: str, flags: int = os.MFD_CLOEXEC) -> int:
+        if flags & ~self.known:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        if not flags & _NOEXEC_SEAL and not self.executable:
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES))
+        if not self.has_room:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self.make(name, flags & os.MFD_CLOEXEC)
+
+
+_NOEXEC_SEAL = 8
+_ALL_FLAGS = os.MFD_CLOEXEC | _NOEXEC_SEAL
+
+
+@pytest.mark.parametrize("system", [_System(_ALL_FLAGS, executable=False), _System(os.MFD_CLOEXEC)])
+def test_keys_are_loaded_where_no_file_may_be_executed(
+    section: str, authority: Authority, monkeypatch: pytest.MonkeyPatch, system: _System
+) -> None:
+    """As sysctl vm.memfd_noexec=2 has it; and on a Linux that is older than that."""
+    monkeypatch.setattr("os.memfd_create", system)
+    SECTIONS[section][0]({**authority.server(), "client_ca": str(authority.certificate)})
+
+
+def test_system_without_files_in_memory_is_told_with_the_section(
+    section: str, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.memfd_create", _System(_ALL_FLAGS, has_room=False))
+    for problem in problems(section, {**authority.server(), "client_ca": str(authority.certificate)}):
+        assert problem.startswith(f"{section}: memfd_create: Too many open files; let this process")
