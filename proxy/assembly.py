@@ -404,6 +404,7 @@ class Proxy:
         self._files.expiry_log.stop()
         self._loop = None
         self.states.stop()
+        self.reloader.stop()
         self.drain.stop()
         await self.server.stop(self.config.linger)
         if self.fleet is not None:

@@ -7,31 +7,48 @@ waits for. The caller goes on when its patience ends; the thread is left to itse
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 LOOK_S: Final = 10.0
 """Seconds in which a file's state must come."""
 READ_S: Final = 10.0
 """Seconds in which the files of one key must be read: a million bytes that a thread parses take one."""
 CONFIG_S: Final = 120.0
-"""Seconds in which the configuration must be read, checked and compared: 100,000 topics take ten on a busy machine."""
+"""Seconds in which the configuration must be read, checked and put in force: 100,000 topics take ten to be read on a
+busy machine."""
 
 _Result = TypeVar("_Result")
 
 
-class HungError(Exception):
-    """A call of the file system does not come back."""
+class FileCallError(Exception):
+    """A call of the file system has no result; the text says why, without the name of the file."""
+
+
+class HungError(FileCallError):
+    """A call does not come back."""
+
+    def __init__(self) -> None:
+        super().__init__("its file system does not answer")
+
+
+class NoThreadError(FileCallError):
+    """A call was not made."""
+
+    def __init__(self) -> None:
+        super().__init__("no thread can be started to read it; see the bounds of the cgroup's pids and of ulimit -u")
 
 
 class FileCalls:
-    """Makes calls, at most one of each key at one time.
+    """Makes calls, at most one of each key at one time; the next one waits as long as the caller of the one before.
 
     Args:
-        on_answer: Called in the loop with the key when a call ends for which the caller no longer waited.
+        on_refused: Called in the loop with the key when a call ends for which nobody waited any more, and another one
+            was refused meanwhile.
 
     Attributes:
         patience: Returns when so many seconds have passed.
@@ -39,56 +56,89 @@ class FileCalls:
 
     patience: Callable[[float], Awaitable[object]] = staticmethod(asyncio.sleep)
 
-    def __init__(self, on_answer: Callable[[Hashable], None] = lambda _: None) -> None:
-        self._on_answer = on_answer
-        self._under_way: set[Hashable] = set()
+    def __init__(self, on_refused: Callable[[Hashable], None] = lambda _: None) -> None:
+        self._on_refused = on_refused
+        self._turns = defaultdict[Hashable, asyncio.Lock](asyncio.Lock)
+        self._latest: dict[Hashable, asyncio.Future[Any]] = {}
+        self._refused: set[Hashable] = set()
 
     async def run(self, key: Hashable, call: Callable[[], _Result], within_s: float) -> _Result:
         """Return what `call` returns in a thread.
 
         Raises:
             HungError: If the call, or an earlier one of this key, does not come back in time.
+            NoThreadError: If no thread can be started.
             Exception: As the call.
         """
-        if key in self._under_way:
-            raise HungError
-        self._under_way.add(key)
-        answer, is_left = in_own_thread(call), False
+        return await self.work(key, partial(in_own_thread, call), within_s)
 
-        def ended(_: object) -> None:
-            self._under_way.discard(key)
-            if is_left:
-                self._on_answer(key)
+    async def work(self, key: Hashable, work: Callable[[], Awaitable[_Result]], within_s: float) -> _Result:
+        """Return what `work` returns, which makes calls; it goes on though its result comes too late.
 
-        answer.add_done_callback(ended)
+        Raises:
+            HungError: As `run`.
+            Exception: As the work.
+        """
+        async with self._turns[key]:
+            if key in self._latest and not self._latest[key].done():
+                self._refused.add(key)
+                raise HungError
+            answer = asyncio.ensure_future(work())
+            self._latest[key] = answer
+            answer.add_done_callback(partial(self._ended, key))
+            await self.wait(answer, within_s)
+            if not answer.done():
+                raise HungError
+            return answer.result()
+
+    async def wait(self, answer: "asyncio.Future[Any]", within_s: float) -> None:
+        """Return when the answer is there, or so many seconds have passed."""
         patience = asyncio.ensure_future(self.patience(within_s))
         try:
             await asyncio.wait((answer, patience), return_when=asyncio.FIRST_COMPLETED)
         finally:
             patience.cancel()
-            is_left = not answer.done()
-        if is_left:
-            raise HungError
-        return answer.result()
+
+    def cancel(self) -> None:
+        """Have nothing done with the results that are still to come."""
+        for answer in self._latest.values():
+            answer.cancel()
+
+    def _ended(self, key: Hashable, answer: "asyncio.Future[Any]") -> None:
+        if key in self._refused:
+            self._refused.discard(key)
+            if not answer.cancelled():
+                self._on_refused(key)
 
 
 def in_own_thread(call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
-    """Make a call in a thread that ends with it, or with the process; return the future result."""
+    """Make a call in a thread that ends with it, or with the process; return the future result.
+
+    Raises:
+        NoThreadError: If no thread can be started.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[_Result] = loop.create_future()
     answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # else asyncio logs an abandoned one
     context = copy_context()
 
+    def settle(finish: Callable[[], None]) -> None:
+        if not answer.cancelled():
+            finish()
+
     def run() -> None:
-        settle: Callable[[], None]
+        finish: Callable[[], None]
         try:
             result = context.run(call)
         except Exception as error:  # noqa: BLE001 - the caller gets it
-            settle = partial(answer.set_exception, error)
+            finish = partial(answer.set_exception, error)
         else:
-            settle = partial(answer.set_result, result)
+            finish = partial(answer.set_result, result)
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(settle)
+            loop.call_soon_threadsafe(settle, finish)
 
-    threading.Thread(target=run, name="files", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="files", daemon=True).start()
+    except RuntimeError:
+        raise NoThreadError from None
     return answer

@@ -16,12 +16,12 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import structlog
 
@@ -30,7 +30,7 @@ from proxy.config.limits import Limits
 from proxy.config.model import Config, ConfigError, UsablePart
 from proxy.counters import Counters
 from proxy.degraded import Degraded
-from proxy.file_calls import CONFIG_S, LOOK_S, READ_S, FileCalls, HungError
+from proxy.file_calls import CONFIG_S, LOOK_S, READ_S, FileCallError, FileCalls, HungError, in_own_thread
 from proxy.files import FileReader, files_in
 from proxy.observe.operator_log import warnings_heard
 from proxy.policies.keys import Principal
@@ -77,13 +77,36 @@ class _Ready:
     part: UsablePart | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the last reload of one key has found.
+
+    Args:
+        part: Of a folder, the part that is in force where another is not.
+        hangs: Whether its file system does not answer.
+    """
+
+    problems: tuple[str, ...] = ()
+    warnings: Iterable[str] = ()
+    part: UsablePart | None = None
+    hangs: bool = False
+
+
 _NEEDS_RESTART = "a changed value needs a restart to take effect"
+_FILE_CHANGED = "file changed"
 CONFIG = "config"
 """The key under which reloads of the configuration itself are counted."""
 
 
+_MOST_PAUSED_S = 30.0
+"""Most seconds in which no cyclic garbage of clients is found, as a thread builds a configuration."""
+
+
 class Reloader:
     """Reloads the configuration, and keeps the one in force without its limits, which the policy service has.
+
+    A result that comes too late for its reload is put in force all the same, and amends the last outcome: it is the
+    latest of its key, as no other reading of that key begins before it is there.
 
     Args:
         config: The configuration that the process started with.
@@ -118,24 +141,25 @@ class Reloader:
         self.last: Outcome | None = None
         self._at_start = config
         self._read, self._prepare = read, prepare
-        self._files = tuple(files)
+        self._files = {reader.key: reader for reader in files}
         self._on_files, self._on_outcome = on_files, on_outcome
         self._measure = measure
         self._counters = counters
-        self._calls = FileCalls(self._on_answer)
-        self._hung: dict[str, None] = {}
-        """The keys whose files did not answer at the last reload."""
+        self._calls = FileCalls(self._on_refused)
+        self._found: dict[str, _Found] = {}
         self._tasks = Tasks()
-        self._turn = asyncio.Lock()
-        for key in (CONFIG, *(reader.key for reader in self._files)):
-            self._count(key, ())
+        self._is_coming = False
+        """Whether a reload of the configuration waits for its turn."""
+        for key in (CONFIG, *self._files):
+            self._note(key, _Found())
 
     def degraded(self) -> Iterator[Degraded]:
         """Yield a state if part of the last reload was refused."""
         if self.last is not None and self.last.problems:
             kept = len(self.last.files_kept)  # their names may tell one tenant of another
             files = f"; {kept} of the configuration's files {'is' if kept == 1 else 'are'} not taken" if kept else ""
-            files += f"; the file system of {', '.join(self._hung)} does not answer" if self._hung else ""
+            hung = ", ".join(key for key, found in self._found.items() if found.hangs)
+            files += f"; the file system of {hung} does not answer" if hung else ""
             yield Degraded(
                 "reload_refused",
                 f"the last reload ({self.last.cause}) had {len(self.last.problems)} problems; unless they say "
@@ -145,92 +169,148 @@ class Reloader:
 
     async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
         """Reload; broken values and files stay as before, all others are taken. Errors are problems of the outcome."""
-        async with self._turn:
-            self._hung.clear()
-            of_config: tuple[str, ...] = ()
-            has_changed, part = False, None
-            with warnings_heard() as warnings:
-                of_files, of_their_own = await self._take_files()
-                try:
-                    has_changed, of_config, part = await self._take(who or Principal(cause, ""))
-                except Exception as error:  # noqa: BLE001 - the caller gets it as a problem, and the next reload must not wait for ever
-                    of_config = self._problems(CONFIG, error)
-            warnings[:0] = of_their_own
-            self._count(CONFIG, of_config)
-            problems = (*of_config, *of_files)
-            needs_restart = self._other_keys(self.config)
-            warnings += [f"{key}: {_NEEDS_RESTART}" for key in needs_restart]
-            files = (part.taken, part.kept) if part else ()
-            self.last = Outcome(time.time_ns(), cause, who, problems, tuple(warnings), needs_restart, *files)
-            self._log_outcome("refused" if problems else "taken" if has_changed else "unchanged")
-            self._on_outcome()
-            return self.last
+        await self._take_files()
+        return await self._reload_config(cause, who)
 
-    async def _take_files(self) -> tuple[tuple[str, ...], list[str]]:
-        """Put the files of each key in force that can be used, as they come; return problems of others and warnings."""
-        of_keys = await asyncio.gather(*(self._take_file(reader) for reader in self._files))
+    async def file_changed(self) -> None:
+        """Take changed files, and have the configuration read: once for all calls before its turn."""
+        await self._take_files()
+        self._reload_config_soon()
+
+    def stop(self) -> None:
+        """Put nothing in force any more."""
+        self._tasks.cancel()
+        self._calls.cancel()
+
+    async def _take_files(self) -> None:
+        """Put the files of each key in force that can be used, as they come."""
+        await asyncio.gather(*map(self._take_file, self._files))
         with self._measure():
             self._on_files()
-        problems = tuple(problem for of_key, _ in of_keys for problem in of_key)
-        return problems, [warning for _, of_key in of_keys for warning in of_key]
 
-    async def _take_file(self, reader: FileReader) -> tuple[tuple[str, ...], list[str]]:
+    async def _take_file(self, key: str) -> None:
+        await self._within(key, partial(self._read_file, self._files[key]), READ_S)
+
+    async def _reload_config(self, cause: str, who: Principal | None = None) -> Outcome:
+        has_changed = await self._within(CONFIG, partial(self._take, who or Principal(cause, "")), CONFIG_S)
+        self._is_coming = False
+        self.last = Outcome(time.time_ns(), cause, who, **self._all_found())
+        self._log_outcome("refused" if self.last.problems else "taken" if has_changed else "unchanged")
+        self._on_outcome()
+        return self.last
+
+    def _reload_config_soon(self) -> None:
+        async def work() -> None:
+            await self._reload_config(_FILE_CHANGED)
+
+        if not self._is_coming:
+            self._is_coming = True
+            self._tasks.start(work(), "reload the configuration")
+
+    async def _within(self, key: str, work: Callable[[], Awaitable[bool]], within_s: float) -> bool:
+        try:
+            return await self._calls.work(key, work, within_s)
+        except HungError as error:
+            kept = "what it held last stays in force until it answers"
+            self._note(key, _Found((f"{key}: {error}; {kept}",), hangs=True))
+            return False
+
+    async def _read_file(self, reader: FileReader) -> bool:
         problems: tuple[str, ...] = ()
         take: Callable[[], object] | None
         with warnings_heard() as warnings:
             try:
-                take = await self._calls.run(reader.key, reader.read, READ_S)
+                take = await in_own_thread(reader.read)
             except Exception as error:  # noqa: BLE001 - one broken file must keep no other from being taken
                 problems = self._problems(reader.key, error)
                 take = error.take if isinstance(error, ConfigError) else None
         if take is not None:
             with self._measure():
                 unused = take()
-            await asyncio.to_thread(let_go, unused)  # the loop would free 300,000 users in one turn
-        self._count(reader.key, problems)
-        return problems, warnings
+            if unused:
+                with suppress(FileCallError):
+                    in_own_thread(partial(let_go, unused))  # the loop would free 300,000 users in one turn
+        self._note(reader.key, _Found(problems, warnings))
+        return True
 
     def _problems(self, key: str, error: Exception) -> tuple[str, ...]:
         """Return the problems of a key whose files, or whose values, cannot be taken."""
-        if isinstance(error, HungError):
-            self._hung[key] = None
-            kept = "what it held last stays in force, and is read again when it answers"
-            return (f"{key}: its file system does not answer; {kept}",)
         if isinstance(error, ConfigError):
             return tuple(error.problems)
+        if isinstance(error, FileCallError):
+            return (f"{key}: {error}",)
         if isinstance(error, StoreError):
             return (str(error),)
         structlog.get_logger().error("reload ended by an unexpected error", exc_info=error)
         return (f"an internal error; Sluice's log has the details: {type(error).__name__}: {error}",)
 
-    def _on_answer(self, _key: object) -> None:
-        """Read all files again, as one answers again for which a reload has not waited."""
-        self._tasks.start(self._reload_again(), "reload files that answer again")
-
-    async def _reload_again(self) -> None:
-        await self.reload("file changed")
-
-    def _count(self, key: str, problems: tuple[str, ...]) -> None:
-        self._counters.reload_successful[key] = int(not problems)
-        self._counters.reload_failures[key] += bool(problems)
-        if not problems:
+    def _note(self, key: str, found: _Found) -> None:
+        is_late = key in self._found and self._found[key].hangs and not found.hangs
+        self._found[key] = found
+        self._counters.reload_successful[key] = int(not found.problems)
+        self._counters.reload_failures[key] += bool(found.problems)
+        if not found.problems:
             self._counters.reload_success_at[key] = int(time.time())
+        if is_late:
+            structlog.get_logger().info("file system answers again", key=key)
+            self._amend(key)
 
-    async def _take(self, who: Principal) -> tuple[bool, tuple[str, ...], UsablePart | None]:
-        """Put the configuration in force, of a folder the part that can be used; return whether anything changes.
+    def _amend(self, key: str) -> None:
+        """Note in the last outcome what was found of a key since."""
+        for problem in self._found[key].problems:
+            structlog.get_logger().error("configuration not reloaded", cause=_FILE_CHANGED, problem=problem)
+        with self._measure():
+            self._on_files()
+        if self.last is not None:
+            self.last = replace(self.last, **self._all_found())
+            self._on_outcome()
 
-        Returns also the problems of the other files, and which are taken where others are not.
-        """
-        with paused_collector():  # here, as the thread may never come to the end of the pause
-            ready = await self._calls.run(CONFIG, self._read_and_prepare, CONFIG_S)
-        try:
-            has_changed = await ready.take(who)
-        except Exception as error:  # noqa: BLE001 - as in `reload`; the files have problems besides
-            return False, (*ready.problems, *self._problems(CONFIG, error)), None
-        self.config = ready.config
-        if ready.config.way_to_brokers == self._at_start.way_to_brokers:
-            self.brokers_of = ready.config
-        return has_changed, ready.problems, ready.part
+    def _all_found(self) -> dict[str, Any]:
+        of_config = self._found[CONFIG]
+        needs_restart = self._other_keys(self.config)
+        warnings = [warning for key in (*self._files, CONFIG) for warning in self._found[key].warnings]
+        return {
+            "problems": tuple(problem for found in self._found.values() for problem in found.problems),
+            "warnings": (*warnings, *(f"{key}: {_NEEDS_RESTART}" for key in needs_restart)),
+            "needs_restart": needs_restart,
+            "files_taken": of_config.part.taken if of_config.part else (),
+            "files_kept": of_config.part.kept if of_config.part else {},
+        }
+
+    def _on_refused(self, key: Hashable) -> None:
+        """Read files again whose reading has ended after a reload that did not wait for it: they may have changed."""
+        if key == CONFIG:
+            self._reload_config_soon()
+        else:
+            self._tasks.start(self._take_again(str(key)), "read files that answer again")
+
+    async def _take_again(self, key: str) -> None:
+        await self._take_file(key)
+        self._amend(key)
+
+    async def _take(self, who: Principal) -> bool:
+        """Put the configuration in force, of a folder the part that can be used; return whether anything changes."""
+        self._is_coming = False
+        has_changed, problems, part = False, tuple[str, ...](), None
+        with warnings_heard() as warnings:
+            try:
+                ready = await self._ready()
+                problems = ready.problems
+                has_changed = await ready.take(who)
+            except Exception as error:  # noqa: BLE001 - the caller gets it as a problem
+                problems = (*problems, *self._problems(CONFIG, error))
+            else:
+                self.config, part = ready.config, ready.part
+                if ready.config.way_to_brokers == self._at_start.way_to_brokers:
+                    self.brokers_of = ready.config
+        self._note(CONFIG, _Found(problems, warnings, part))
+        return has_changed
+
+    async def _ready(self) -> _Ready:
+        ready = in_own_thread(self._read_and_prepare)
+        with paused_collector():
+            await self._calls.wait(ready, _MOST_PAUSED_S)
+        return await ready
 
     def _read_and_prepare(self) -> _Ready:
         problems: tuple[str, ...] = ()
@@ -300,9 +380,6 @@ async def changes_of(seen: Mapping[Path, Fingerprint | None]) -> AsyncGenerator[
 
     Args:
         seen: The files' fingerprints from before they were read; of a folder, that of all its configuration files.
-
-    Raises:
-        OSError: If a folder cannot be watched.
     """
     before, calls = dict(seen), FileCalls()
     with _Watch(before, calls) as watch:
@@ -319,7 +396,7 @@ class _Watch:
     """Subscribe to the kernel's events about the folders of some files, until the block ends.
 
     Args:
-        files: Their folders must be there.
+        files: The files.
         calls: Makes calls of the file system.
     """
 
@@ -327,27 +404,34 @@ class _Watch:
         self._files = list(files)
         self._calls = calls
         self._closing = ExitStack()
+        self._inotify: Inotify | None = None
 
     def __enter__(self) -> Self:
-        if sys.platform == "linux":
-            self._inotify = self._closing.enter_context(Inotify())
         return self
 
     def __exit__(self, *_: object) -> None:
         self._closing.close()
 
     async def begin(self) -> None:
-        """Subscribe; a file system that does not answer is passed over.
-
-        Raises:
-            OSError: If the folder of a file cannot be watched.
-        """
-        for error in await self._add():
-            raise error
+        """Subscribe; what cannot be watched is reported, and changes there are noticed by looks alone."""
+        errors: list[Exception] = []
+        if sys.platform == "linux":
+            try:
+                self._inotify = self._closing.enter_context(Inotify())
+            except OSError as error:
+                errors.append(error)
+            else:
+                errors += await self._add()
+        if errors:
+            structlog.get_logger().error(
+                "changes of the configuration's files are noticed late: they cannot be watched",
+                error=str(errors[0]),
+                look_s=_LOOK_S,
+            )
 
     async def changed(self) -> None:
         """Return when one of the folders has changed, or after `_LOOK_S`."""
-        if sys.platform != "linux":
+        if sys.platform != "linux" or self._inotify is None:
             await asyncio.sleep(_LOOK_S)
             return
         with suppress(TimeoutError):
@@ -360,17 +444,15 @@ class _Watch:
         # A folder that was removed and made again is another one, and links may have other targets now.
         await self._add()
 
-    async def _add(self) -> list[OSError]:
-        """Watch the folders of each file; return the errors."""
-        if sys.platform != "linux":
-            return []
+    async def _add(self) -> list[Exception]:
+        """Watch the folders of each file; return the errors, but for a file system that does not answer."""
 
-        async def add(file: Path) -> OSError | None:
+        async def add(file: Path) -> Exception | None:
             try:
                 await self._calls.run(("watch", file), partial(self._add_folders, file), LOOK_S)
             except HungError:
                 return None
-            except OSError as error:
+            except (OSError, FileCallError) as error:
                 return error
             return None
 
@@ -378,6 +460,7 @@ class _Watch:
         return [error for error in errors if error is not None]
 
     def _add_folders(self, file: Path) -> None:
+        assert self._inotify is not None, "subscribed"
         is_folder = file.is_dir()
         own = file if is_folder else file.parent
         self._inotify.add_watch(own, _CHANGES)
@@ -388,7 +471,7 @@ class _Watch:
 
 
 _HANGS: Fingerprint = ("does not answer", 0, 0, 0)
-"""A file that does not answer differs from each that does, so that both ends of this are a change."""
+"""A file that cannot be looked at differs from each that can, so that both ends of this are a change."""
 
 
 async def _looked_at(files: Iterable[Path], calls: FileCalls) -> dict[Path, Fingerprint | None]:
@@ -397,7 +480,7 @@ async def _looked_at(files: Iterable[Path], calls: FileCalls) -> dict[Path, Fing
     async def look_at(file: Path) -> Fingerprint | None:
         try:
             return await calls.run(file, partial(_of, file), LOOK_S)
-        except HungError:
+        except FileCallError:
             return _HANGS
 
     paths = list(files)

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -138,7 +138,9 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, _end_at_once, proxy)
         loop.add_signal_handler(signal.SIGTERM, partial(_terminate, proxy, has_parent=parent is not None))
-        loop.add_signal_handler(signal.SIGHUP, lambda: tasks.start(_reload(proxy, "SIGHUP"), "reload"))
+        loop.add_signal_handler(
+            signal.SIGHUP, lambda: tasks.start(_reload(proxy.reloader.reload("SIGHUP"), "SIGHUP"), "reload")
+        )
         loop.add_signal_handler(
             signal.SIGUSR2,
             (lambda: tasks.start(_start_next(proxy), "start the next process"))
@@ -213,9 +215,9 @@ async def _start_next(proxy: Proxy) -> None:
     log.error("takeover: the new process has ended; its own lines say why", code=process.returncode)
 
 
-async def _reload(proxy: Proxy, cause: str) -> None:
+async def _reload(reload: Awaitable[object], cause: str) -> None:
     try:
-        await proxy.reloader.reload(cause)
+        await reload
     except Exception:  # noqa: BLE001 - the watch must go on for the next reload
         structlog.get_logger().exception("reload failed", cause=cause)
 
@@ -223,10 +225,5 @@ async def _reload(proxy: Proxy, cause: str) -> None:
 async def _watch(proxy: Proxy) -> None:
     if not proxy.read_files:
         return
-    try:
-        async for _ in changes_of(proxy.read_files):
-            await _reload(proxy, "file changed")
-    except (OSError, RuntimeError) as error:
-        structlog.get_logger().error(
-            "changes of the configuration's files are not noticed; send SIGHUP", error=str(error)
-        )
+    async for _ in changes_of(proxy.read_files):
+        await _reload(proxy.reloader.file_changed(), "file changed")

@@ -34,6 +34,7 @@ class Desk:
         """Files whose file system does not answer until the event."""
         self.fails: Exception | None = None
         self.read_by: list[threading.Thread] = []
+        self.configs_read = 0
         self.files_taken: list[str] = []
         self.taken: list[Config] = []
         self.takers: list[Principal] = []
@@ -46,6 +47,7 @@ class Desk:
         )
 
     def _read(self) -> Config:
+        self.configs_read += 1
         if "config" in self.hangs:
             assert self.hangs["config"].wait(PATIENCE_S)
         return self.written()
@@ -62,7 +64,7 @@ class Desk:
     def _announce(self) -> None:
         self.announced.append(bool(list(self.reloader.degraded())))
 
-    def _read_file(self, key: str) -> Callable[[], None]:
+    def _read_file(self, key: str) -> Callable[[], object]:
         self.read_by.append(threading.current_thread())
         if key in self.hangs:
             assert self.hangs[key].wait(PATIENCE_S)
@@ -70,7 +72,12 @@ class Desk:
             structlog.get_logger().warning(self.warnings[key], key=key)
         if key in self.broken:
             raise self.broken[key]
-        return lambda: self.files_taken.append(key)
+
+        def take() -> dict[int, int]:
+            self.files_taken.append(key)
+            return {1: 1}
+
+        return take
 
     def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
         async def take(who: Principal) -> bool:
@@ -179,8 +186,13 @@ class Patience:
     """Patience that lasts until a test ends it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.over = asyncio.Event()
-        monkeypatch.setattr(FileCalls, "patience", lambda _, _seconds: self.over.wait())
+        self._over = asyncio.Event()
+        monkeypatch.setattr(FileCalls, "patience", lambda _, _seconds: self._over.wait())
+
+    def end(self) -> None:
+        """Ends that of all who wait now."""
+        self._over.set()
+        self._over = asyncio.Event()
 
 
 @pytest.fixture
@@ -202,7 +214,7 @@ async def test_file_that_hangs_holds_no_other_back(patience: Patience, hung: str
     reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
     await until(lambda: sorted(desk.files_taken) == others)
     assert not reload.done()
-    patience.over.set()
+    patience.end()
     (problem,) = (await reload).problems
     assert problem.startswith(f"{hung}: its file system does not answer; what it held last stays in force")
     assert len(desk.taken) == 1
@@ -213,7 +225,6 @@ async def test_file_that_hangs_holds_no_other_back(patience: Patience, hung: str
         True,
     )
 
-    patience.over.clear()
     (problem,) = (await desk.reloader.reload("SIGHUP")).problems
     assert problem.startswith(f"{hung}: its file system does not answer")
     assert len(desk.read_by) == 5, "no second thread waits for the same file, and no reload for the first one"
@@ -231,13 +242,161 @@ async def test_configuration_that_hangs_holds_no_file_back(patience: Patience) -
     reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
     await until(lambda: sorted(desk.files_taken) == ["jwks", "tls", "tokens"])
     await until(lambda: not gc.isenabled())
-    patience.over.set()
+    patience.end()
     (problem,) = (await reload).problems
     assert problem.startswith("config: its file system does not answer")
     assert gc.isenabled(), "the thread that hangs has no search for garbage paused for ever"
-    patience.over.clear()
     desk.hangs.pop("config").set()
     await until(lambda: len(desk.taken) == 1)
+
+
+async def test_read_that_is_slow_is_taken_when_it_comes(patience: Patience) -> None:
+    desk = Desk()
+    desk.hangs["tls"] = slow = threading.Event()
+    desk.warnings["tls"] = "expires soon"
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: len(desk.files_taken) == 2)
+    patience.end()
+    assert len((await reload).problems) == 1
+    slow.set()
+    await until(lambda: "tls" in desk.files_taken)
+    assert desk.reloader.last is not None
+    assert (desk.reloader.last.problems, desk.counters.reload_successful["tls"]) == ((), 1)
+    assert desk.announced == [True, False]
+    assert (len(desk.read_by), desk.configs_read, desk.counters.reloads) == (3, 1, {"refused": 1}), "no further reload"
+
+
+async def test_broken_file_that_comes_late_says_what_is_wrong(patience: Patience) -> None:
+    desk = Desk()
+    desk.hangs["tls"], desk.broken["tls"] = threading.Event(), ConfigError(["tls.key: gone"])
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: len(desk.files_taken) == 2)
+    patience.end()
+    await reload
+    with capture_logs() as logs:
+        desk.hangs["tls"].set()
+        await until(lambda: desk.reloader.last is not None and desk.reloader.last.problems == ("tls.key: gone",))
+    assert [line["event"] for line in logs] == ["file system answers again", "configuration not reloaded"]
+
+
+async def test_slow_configuration_is_taken_for_who_asked(patience: Patience) -> None:
+    desk, ann = Desk(), Principal("ann", "10.0.0.1")
+    desk.hangs["config"] = threading.Event()
+    desk.write(limits=_LIMITED)
+    reload = asyncio.ensure_future(desk.reloader.reload("rest", ann))
+    await until(lambda: not gc.isenabled())
+    patience.end()
+    assert len((await reload).problems) == 1
+    desk.hangs["config"].set()
+    await until(lambda: bool(desk.taken))
+    assert (desk.takers, desk.configs_read) == ([ann], 1)
+    assert desk.reloader.last is not None
+    assert desk.reloader.last.problems == ()
+
+
+async def test_keys_that_answer_together_cause_no_reloads(patience: Patience) -> None:
+    desk, mount = Desk(), threading.Event()
+    desk.hangs = dict.fromkeys(("tls", "tokens", "jwks"), mount)
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: len(desk.read_by) == 3)
+    patience.end()
+    await reload
+    await desk.reloader.reload("SIGHUP")
+    mount.set()
+    await until(lambda: len(desk.files_taken) == 6)
+    assert (len(desk.read_by), desk.configs_read) == (6, 2), "each once more, as a reload asked for it meanwhile"
+    assert list(desk.reloader.degraded()) == []
+
+
+async def test_configuration_that_hangs_holds_no_later_file_back(patience: Patience) -> None:
+    desk = Desk()
+    desk.hangs["config"] = threading.Event()
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: desk.configs_read == 1)
+    for _ in range(3):
+        await desk.reloader.file_changed()
+    assert desk.files_taken.count("tls") == 4
+    assert not reload.done()
+    desk.hangs.pop("config").set()
+    await reload
+    await until(lambda: len(desk.announced) == 2)
+    assert desk.configs_read == 2, "one reload is for all changes"
+
+
+async def test_change_while_the_configuration_is_read_is_not_lost() -> None:
+    desk = Desk()
+    desk.hangs["config"] = reading = threading.Event()
+    await desk.reloader.file_changed()
+    await until(lambda: desk.configs_read == 1)
+    await desk.reloader.file_changed()
+    desk.hangs.clear()
+    reading.set()
+    await until(lambda: desk.configs_read == 2)
+
+
+async def test_hung_file_is_named_while_the_next_reload_runs(patience: Patience) -> None:
+    desk = Desk()
+    desk.hangs["tls"] = threading.Event()
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: len(desk.files_taken) == 2)
+    patience.end()
+    await reload
+    desk.hangs["config"] = threading.Event()
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: desk.configs_read == 2)
+    [state] = desk.reloader.degraded()
+    assert state.reason.endswith("the file system of tls does not answer")
+    for each in desk.hangs.values():
+        each.set()
+    await reload
+
+
+async def test_file_that_answers_at_the_end_changes_nothing(patience: Patience) -> None:
+    desk = Desk()
+    desk.hangs["tls"] = threading.Event()
+    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
+    await until(lambda: len(desk.files_taken) == 2)
+    patience.end()
+    await reload
+    (reading,) = (thread for thread in desk.read_by if thread.is_alive())
+    await desk.reloader.reload("SIGHUP")
+    desk.reloader.stop()
+    desk.hangs["tls"].set()
+    reading.join(PATIENCE_S)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert "tls" not in desk.files_taken
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_thread_that_cannot_be_started_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    desk = Desk()
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", start)
+        problems = (await desk.reloader.reload("SIGHUP")).problems
+    assert [problem.partition(": ")[::2] for problem in problems] == [
+        (key, "no thread can be started to read it; see the bounds of the cgroup's pids and of ulimit -u")
+        for key in ("config", "tls", "tokens", "jwks")
+    ]
+    assert (await desk.reloader.reload("SIGHUP")).problems == ()
+    assert sorted(desk.files_taken) == ["jwks", "tls", "tokens"]
+
+
+async def test_reload_does_not_wait_for_memory_to_be_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed, freeing = threading.Event(), list[object]()
+
+    def let_go(tree: object) -> None:
+        freeing.append(tree)
+        assert freed.wait(PATIENCE_S)
+
+    monkeypatch.setattr("proxy.reload.let_go", lambda tree: let_go(tree) if tree == {1: 1} else None)
+    desk = Desk()
+    assert (await desk.reloader.reload("SIGHUP")).problems == ()
+    await until(lambda: freeing == 3 * [{1: 1}])
+    freed.set()
 
 
 async def test_last_good_reload_of_each_file_has_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog
 
 from proxy import reload as reloading
 from proxy.file_calls import FileCalls
@@ -158,6 +160,45 @@ def test_a_file_that_is_not_there_differs_from_one_that_is(tmp_path: Path) -> No
     assert fingerprints([file]) != there
 
 
+@pytest.mark.parametrize("what", ["Inotify", "Inotify.add_watch"])
+async def test_files_are_looked_at_where_no_watch_can_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(f"proxy.reload.{what}", refuse)
+    monkeypatch.setattr("proxy.reload._LOOK_S", 0)
+    file = tmp_path / "sluice.yaml"
+    file.touch()
+    changes = changes_of(fingerprints([file]))
+    with structlog.testing.capture_logs() as logs:
+        async with asyncio.timeout(PATIENCE_S):
+            for text in ("#", "##"):
+                file.write_text(text)
+                await anext(changes)
+    await changes.aclose()
+    (line,) = logs
+    assert line["event"] == "changes of the configuration's files are noticed late: they cannot be watched"
+    assert line["error"].endswith("Too many open files")
+
+
+async def test_thread_that_cannot_be_started_ends_no_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("proxy.reload._LOOK_S", 0)
+    file = tmp_path / "sluice.yaml"
+    file.touch()
+    changes = changes_of(fingerprints([file]))
+    async with asyncio.timeout(PATIENCE_S):
+        with monkeypatch.context() as without:
+            without.setattr(threading.Thread, "start", start)
+            await anext(changes)
+        await anext(changes)  # it can be looked at again
+    await changes.aclose()
+
+
 def at_work() -> int:
     return [thread.name for thread in threading.enumerate()].count("files")
 
@@ -192,6 +233,7 @@ async def test_file_that_hangs_keeps_no_change_unnoticed(tmp_path: Path, monkeyp
         answers.set()
         while at_work():  # noqa: ASYNC110 - as above
             await asyncio.sleep(0)
+        monkeypatch.setattr(FileCalls, "patience", lambda _, _seconds: asyncio.Event().wait())
         (tmp_path / "b.yaml").touch()
         await anext(changes)  # that it answers is one as well
     await changes.aclose()
