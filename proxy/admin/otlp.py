@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import groupby
 
 import aiohttp
@@ -30,6 +31,7 @@ from prometheus_client.samples import Sample
 from proxy.admin.metrics import SAMPLES_IN_A_UNIT, ExportOutcome, SluiceCollector
 from proxy.config.sections import Otlp
 from proxy.counters import Counters
+from proxy.file_calls import READ_S, FileCallError, FileCalls
 from proxy.files import TokenFileError, read_token
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import forward_tls
@@ -84,6 +86,7 @@ class OtlpExport:
         self._counters = counters
         self._fresh = fresh
         self._resource = resource
+        self._calls = FileCalls()
         self._begun_ns = time.time_ns()
         self._url = f"{section.url}{PATH}"
         self._is_failing = self._is_partial = False
@@ -155,9 +158,11 @@ class OtlpExport:
         if file is None:
             return {}
         try:
-            token = await asyncio.to_thread(read_token, file)
+            token = await self._calls.run(file, partial(read_token, file), READ_S)
         except TokenFileError as error:
             raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {error}") from None
+        except FileCallError as error:
+            raise ExportError(ExportOutcome.UNREACHABLE, f"otlp.token: {file}: {error}") from None
         return {"Authorization": f"Bearer {token}"}
 
 

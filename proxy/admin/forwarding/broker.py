@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -27,6 +28,7 @@ from proxy.admin.handlers import RequestRefusedError
 from proxy.admin.listener import connection_of
 from proxy.brokers.targets import TargetRefusedError, Targets
 from proxy.config.model import Config, ConfigError
+from proxy.file_calls import READ_S, FileCallError, FileCalls
 from proxy.files import FileReader, TokenFileError, read_token
 from proxy.tls.certificates import Expiry, forward_tls
 
@@ -350,6 +352,7 @@ class BrokerAdmin:
         self._targets = allowed_targets(config)
         self._tls = forward_tls(section.ca) if section.has_tls else None
         self._session: aiohttp.ClientSession | None = None
+        self._calls = FileCalls()
         if section.token:
             broker_token(section.token)
 
@@ -478,10 +481,14 @@ class BrokerAdmin:
     async def _headers(self, question: BrokerQuestion) -> CIMultiDict[str]:
         headers = question.headers.copy()
         if self._section.token and question.shows_token:
+            file = self._section.token
             try:
-                headers["Authorization"] = f"Bearer {await asyncio.to_thread(broker_token, self._section.token)}"
+                token = await self._calls.run(file, partial(broker_token, file), READ_S)
             except ConfigError as error:
                 raise ForwardError(502, ForwardOutcome.TOKEN, str(error)) from None
+            except FileCallError as error:
+                raise ForwardError(502, ForwardOutcome.TOKEN, f"admin_forward.token: {file}: {error}") from None
+            headers["Authorization"] = f"Bearer {token}"
         return headers
 
     def _check_answer(self, answer: aiohttp.ClientResponse, question: BrokerQuestion) -> None:

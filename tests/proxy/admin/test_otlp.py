@@ -24,6 +24,7 @@ from proxy.observe.totals import DirectionTotals
 from proxy.start_check import StartCheck
 from tests.proxy.admin.test_metrics import collector, scrape
 from tests.proxy.conversation import World, publisher
+from tests.proxy.hung_call import HungCall
 from tests.proxy.test_serve import given
 from tests.proxy.wire import TOPIC, sends
 from tests.waiting import until
@@ -202,6 +203,16 @@ async def test_token_that_cannot_be_read_is_named(tmp_path: Path) -> None:
             await until(lambda: proxy.engine.counters.otlp_exports["unreachable"] == 1)
     (line,) = [each for each in logged if "export" in each["event"]]
     assert line["error"].startswith(f"otlp.token: {tmp_path / 'none'}: cannot be read: No such file or directory; ")
+
+
+async def test_token_whose_file_system_hangs_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reading = HungCall(monkeypatch, "proxy.admin.otlp.read_token")
+    with structlog.testing.capture_logs() as logged:
+        async with exporting(Receiver(), token=str(tmp_path / "token")) as proxy:
+            await until(lambda: proxy.engine.counters.otlp_exports["unreachable"] == 1)
+    (line,) = [each for each in logged if "export" in each["event"]]
+    assert line["error"] == f"otlp.token: {tmp_path / 'token'}: its file system does not answer"
+    reading.end()
 
 
 async def test_authorities_that_cannot_be_used_keep_it_from_starting(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Who may have what passed on, in whose name, and who is told of it."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from tests.proxy.admin.forwarding.fake_broker import FakeBroker, Front, front, until
+from tests.proxy.hung_call import HungCall
 
 TENANTS = "/admin/v2/tenants"
 
@@ -43,6 +45,20 @@ async def test_the_broker_gets_sluices_own_token_as_it_is_at_that_moment(broker:
     assert reason.startswith(
         f"GET {TENANTS}: admin_forward.token: {token}: cannot be read: No such file or directory; "
     )
+
+
+async def test_token_whose_file_system_hangs_holds_no_request(
+    broker: FakeBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    async with front(broker.url, token=token) as sluice:
+        reading = HungCall(monkeypatch, "proxy.admin.forwarding.broker.broker_token")
+        answers = await asyncio.gather(*(sluice.reason("GET", TENANTS) for _ in range(3)))
+    hung = f"GET {TENANTS}: admin_forward.token: {token}: its file system does not answer"
+    assert (answers, broker.asked) == ([(502, hung)] * 3, [])
+    assert reading.calls == 1, "the others find it hung"
+    reading.end()
 
 
 async def test_changes_are_told_with_who_made_them_and_readings_are_not(broker: FakeBroker, tmp_path: Any) -> None:
