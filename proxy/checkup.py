@@ -21,6 +21,7 @@ from limiter.token_bucket import Limit
 from protocol.topic_name import parse_topic
 from proxy.degraded import DegradedStates
 from proxy.descriptors import Shortage
+from proxy.file_calls import LOOK_S, FileCallError, FileCalls
 from proxy.server import BACKLOG
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import SOON_S, Expiry
@@ -111,6 +112,7 @@ class Checkup:
         self._policies = policies
         self._slices = slices
         self._clock = clock
+        self._calls = FileCalls()
 
     async def findings(self) -> list[Finding]:
         """Return the findings: problems first, then warnings, then checks without one."""
@@ -119,7 +121,7 @@ class Checkup:
         found += [*self._of_certificates(), *self._of_states(), self._of_descriptors(), *of_clocks(ahead_s)]
         if self._member is not None:
             found.append(of_versions(self._member))
-        found += await asyncio.to_thread(self._of_machine)
+        found += await self._of_machine()
         unreachable = UnreachableLimits(self._policies)
         await self._slices.done(Work.REQUESTS, unreachable.looking())
         found += unreachable.findings()
@@ -129,8 +131,19 @@ class Checkup:
     async def _clocks(self) -> Mapping[str, float | str] | None:
         return None if self._broker_clocks is None else await self._broker_clocks()
 
-    def _of_machine(self) -> list[Finding]:
-        return [*kernel(self._connections), *disks(self._folders), *writable(self._folders)]
+    async def _of_machine(self) -> list[Finding]:
+        found = list(kernel(self._connections))
+        for each in await asyncio.gather(*map(self._of_folder, self._folders)):
+            found += each
+        return found
+
+    async def _of_folder(self, key: str) -> list[Finding]:
+        alone = {key: self._folders[key]}
+        try:
+            return await self._calls.run(key, lambda: [*disks(alone), *writable(alone)], LOOK_S)
+        except FileCallError as error:
+            remedy = "see whether the server of this mount runs, and whether this machine reaches it"
+            return [Finding("folder", "problem", f"{key}: {alone[key]}: {error}", remedy)]
 
     def _of_certificates(self) -> list[Finding]:
         found, now = [], self._clock()

@@ -34,6 +34,7 @@ from proxy.tls.certificates import Expiry
 from sluice.cli import app
 from tests.proxy.admin_client import Admin
 from tests.proxy.file_limits import policies_of
+from tests.proxy.hung_call import HungCall
 
 DAY = 86_400
 NOW = 1_800_000_000.0
@@ -202,6 +203,16 @@ def test_missing_folder_is_a_problem(tmp_path: Path) -> None:
         "problem",
         f"access_log.dir: {tmp_path / 'none'}: No such file or directory",
     )
+
+
+async def test_folder_that_hangs_holds_no_other_finding_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reading = HungCall(monkeypatch, "proxy.checkup.disks")
+    found = await examined(folders={"access_log.dir": tmp_path})
+    (folder,) = (each for each in found if each.check in {"disk", "folder"})
+    assert folder.text == f"access_log.dir: {tmp_path}: its file system does not answer"
+    assert folder.severity == "problem"
+    assert {"kernel", "limits"} <= {each.check for each in found}
+    reading.end()
 
 
 def unreachable(limits: dict[str, Any]) -> list[Finding]:
