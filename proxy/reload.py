@@ -147,6 +147,8 @@ class Reloader:
         self._counters = counters
         self._calls = FileCalls(self._on_refused)
         self._found: dict[str, _Found] = {}
+        self._of_all_files: list[str] = []
+        """Warnings about all files together."""
         self._tasks = Tasks()
         self._is_coming = False
         """Whether a reload of the configuration waits for its turn."""
@@ -185,8 +187,12 @@ class Reloader:
     async def _take_files(self) -> None:
         """Put the files of each key in force that can be used, as they come."""
         await asyncio.gather(*map(self._take_file, self._files))
-        with self._measure():
+        self._of_all_files = self._files_taken()
+
+    def _files_taken(self) -> list[str]:
+        with self._measure(), warnings_heard() as warnings:
             self._on_files()
+        return warnings
 
     async def _take_file(self, key: str) -> None:
         await self._within(key, partial(self._read_file, self._files[key]), READ_S)
@@ -259,8 +265,7 @@ class Reloader:
         """Note in the last outcome what was found of a key since."""
         for problem in self._found[key].problems:
             structlog.get_logger().error("configuration not reloaded", cause=_FILE_CHANGED, problem=problem)
-        with self._measure():
-            self._on_files()
+        self._of_all_files += self._files_taken()
         if self.last is not None:
             self.last = replace(self.last, **self._all_found())
             self._on_outcome()
@@ -268,7 +273,8 @@ class Reloader:
     def _all_found(self) -> dict[str, Any]:
         of_config = self._found[CONFIG]
         needs_restart = self._other_keys(self.config)
-        warnings = [warning for key in (*self._files, CONFIG) for warning in self._found[key].warnings]
+        warnings = [warning for key in self._files for warning in self._found[key].warnings]
+        warnings += [*self._of_all_files, *of_config.warnings]
         return {
             "problems": tuple(problem for found in self._found.values() for problem in found.problems),
             "warnings": (*warnings, *(f"{key}: {_NEEDS_RESTART}" for key in needs_restart)),

@@ -30,6 +30,8 @@ class Desk:
         """What is wrong with files, by their key."""
         self.warnings: dict[str, str] = {}
         """The warning that the reader of a file logs, by its key."""
+        self.of_all_files: list[str] = []
+        """Warnings that are logged once, when files have been taken."""
         self.hangs: dict[str, threading.Event] = {}
         """Files whose file system does not answer until the event."""
         self.fails: Exception | None = None
@@ -43,8 +45,19 @@ class Desk:
         self.announced: list[bool] = []
         """For each outcome that was announced, whether it is a degraded state."""
         self.reloader = Reloader(
-            self.written(), self._read, files, self._prepare, self.counters, on_outcome=self._announce
+            self.written(),
+            self._read,
+            files,
+            self._prepare,
+            self.counters,
+            on_files=self._on_files,
+            on_outcome=self._announce,
         )
+
+    def _on_files(self) -> None:
+        for warning in self.of_all_files:
+            structlog.get_logger().warning(warning)
+        self.of_all_files.clear()
 
     def _read(self) -> Config:
         self.configs_read += 1
@@ -523,12 +536,14 @@ async def test_an_outcome_has_the_warnings_of_the_reload(capsys: pytest.CaptureF
     try:
         structlog.get_logger().warning("heard by no reload")
         desk.warnings["jwks"] = "a key is passed over"
+        desk.of_all_files.append("certificate expires soon")
         desk.write(listen="127.0.0.1:2")
         outcome = await desk.reloader.reload("SIGHUP")
     finally:
         structlog.configure(**before)
     assert outcome.warnings == (
         "a key is passed over: key=jwks",
+        "certificate expires soon",
         "listen: a changed value needs a restart to take effect",
     )
     assert capsys.readouterr().err.count("a key is passed over") == 1
