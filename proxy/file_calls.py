@@ -60,7 +60,10 @@ class FileCalls:
         self._on_refused = on_refused
         self._turns = defaultdict[Hashable, asyncio.Lock](asyncio.Lock)
         self._latest: dict[Hashable, asyncio.Future[Any]] = {}
+        self._hung: set[Hashable] = set()
+        """The keys whose latest call did not come back in time."""
         self._refused: set[Hashable] = set()
+        self._is_over = False
 
     async def run(self, key: Hashable, call: Callable[[], _Result], within_s: float) -> _Result:
         """Return what `call` returns in a thread.
@@ -80,14 +83,22 @@ class FileCalls:
             Exception: As the work.
         """
         async with self._turns[key]:
-            if key in self._latest and not self._latest[key].done():
-                self._refused.add(key)
-                raise HungError
+            latest = self._latest.get(key)
+            if latest is not None and not latest.done():
+                if key not in self._hung:  # its caller was cancelled
+                    await self.wait(latest, within_s)
+                if not latest.done():
+                    self._refused.add(key)
+                    raise HungError
+            if self._is_over:
+                raise asyncio.CancelledError
+            self._hung.discard(key)
             answer = asyncio.ensure_future(work())
             self._latest[key] = answer
             answer.add_done_callback(partial(self._ended, key))
             await self.wait(answer, within_s)
             if not answer.done():
+                self._hung.add(key)
                 raise HungError
             return answer.result()
 
@@ -100,7 +111,8 @@ class FileCalls:
             patience.cancel()
 
     def cancel(self) -> None:
-        """Have nothing done with the results that are still to come."""
+        """Have nothing done with the results that are still to come, and make no more calls."""
+        self._is_over = True
         for answer in self._latest.values():
             answer.cancel()
 
@@ -130,8 +142,9 @@ def in_own_thread(call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         finish: Callable[[], None]
         try:
             result = context.run(call)
-        except Exception as error:  # noqa: BLE001 - the caller gets it
-            finish = partial(answer.set_exception, error)
+        except BaseException as error:  # noqa: BLE001 - the caller gets it; a library in Rust may panic
+            told = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+            finish = partial(answer.set_exception, told)
         else:
             finish = partial(answer.set_result, result)
         with suppress(RuntimeError):  # the loop has ended

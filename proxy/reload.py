@@ -191,7 +191,10 @@ class Reloader:
 
     def _files_taken(self) -> list[str]:
         with self._measure(), warnings_heard() as warnings:
-            self._on_files()
+            try:
+                self._on_files()
+            except Exception:  # noqa: BLE001 - a report must keep no configuration from being read
+                structlog.get_logger().exception("what files hold could not be reported")
         return warnings
 
     async def _take_file(self, key: str) -> None:

@@ -196,6 +196,8 @@ async def encoded_each(slices: Slices, values: Iterable[object]) -> list[bytes]:
 
 _MOST_ON_LOOP: Final = 2048
 """Bytes of a body that the loop reads: 0.1 ms where each object has two bytes. The body of one rate has fewer."""
+_REST: Final = 4
+"""Units of work that the rest of a request takes, behind its body: its handler and its answer."""
 
 
 class BodyReader:
@@ -219,6 +221,7 @@ class BodyReader:
         def units() -> Iterator[None]:
             has_read.append(read(text))
             yield from units_of(text)
+            yield from repeat(None, _REST)
 
         await self._slices.done(Work.REQUESTS, units())
         return has_read[0]

@@ -42,11 +42,12 @@ class _Output:
         self.lost_before = 0
 
     def write(self, line: str) -> None:
-        if self.queue is None:
+        queue = self.queue  # another thread may end it
+        if queue is None:
             self.file.write(line + "\n")
             self.file.flush()
         else:
-            self.queue.write(self.encoded(line))
+            queue.write(self.encoded(line))
 
     def encoded(self, line: str) -> bytes:
         return f"{line}\n".encode(self.file.encoding or "utf-8", "backslashreplace")

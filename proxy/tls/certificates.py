@@ -538,10 +538,14 @@ def _expiry(key: str, file: Path, pem: bytes) -> Expiry | None:
 
     try:
         first = min(x509.load_pem_x509_certificates(pem), key=lambda each: each.not_valid_after_utc)
-    except ValueError:
+        serial, expires_at = first.serial_number, first.not_valid_after_utc.timestamp()
+    except (ValueError, x509.InvalidVersion):
         return None
-    expires_at = first.not_valid_after_utc.timestamp()
-    return Expiry(key, file, first.subject.rfc4514_string(), first.serial_number, expires_at)
+    try:
+        subject = first.subject.rfc4514_string()
+    except ValueError:
+        subject = "a subject that cannot be read"
+    return Expiry(key, file, subject, serial, expires_at)
 
 
 def _holds_certificates(pem: bytes) -> bool:
@@ -549,7 +553,7 @@ def _holds_certificates(pem: bytes) -> bool:
 
     try:
         return bool(x509.load_pem_x509_certificates(pem))
-    except ValueError:
+    except (ValueError, x509.InvalidVersion):
         return False
 
 

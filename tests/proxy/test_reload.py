@@ -32,6 +32,7 @@ class Desk:
         """The warning that the reader of a file logs, by its key."""
         self.of_all_files: list[str] = []
         """Warnings that are logged once, when files have been taken."""
+        self.reports_fail = False
         self.hangs: dict[str, threading.Event] = {}
         """Files whose file system does not answer until the event."""
         self.fails: Exception | None = None
@@ -55,6 +56,8 @@ class Desk:
         )
 
     def _on_files(self) -> None:
+        if self.reports_fail:
+            raise RuntimeError("a defect")
         for warning in self.of_all_files:
             structlog.get_logger().warning(warning)
         self.of_all_files.clear()
@@ -396,6 +399,40 @@ async def test_thread_that_cannot_be_started_leaves_no_trace(monkeypatch: pytest
     ]
     assert (await desk.reloader.reload("SIGHUP")).problems == ()
     assert sorted(desk.files_taken) == ["jwks", "tls", "tokens"]
+
+
+async def test_caller_that_is_cancelled_leaves_the_next_one_its_time() -> None:
+    calls, answers = FileCalls(), threading.Event()
+    calls.patience = lambda _seconds: asyncio.Event().wait()
+    first = asyncio.ensure_future(calls.run("key", answers.wait, 1))
+    await asyncio.sleep(0)
+    next_one = asyncio.ensure_future(calls.run("key", lambda: "read", 1))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    answers.set()
+    assert await next_one == "read"
+
+
+async def test_panic_of_a_library_is_an_error_of_its_call() -> None:
+    class PanicError(BaseException):
+        """As PyO3 raises them."""
+
+    def panic() -> None:
+        raise PanicError("index out of bounds")
+
+    calls = FileCalls()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="PanicError: index out of bounds"):
+            await calls.run("key", panic, PATIENCE_S)
+
+
+async def test_report_about_files_that_fails_keeps_no_configuration() -> None:
+    desk = Desk()
+    desk.reports_fail = True
+    desk.write(limits=_LIMITED)
+    await desk.reloader.file_changed()
+    await until(lambda: bool(desk.taken))
 
 
 async def test_reload_does_not_wait_for_memory_to_be_freed(monkeypatch: pytest.MonkeyPatch) -> None:

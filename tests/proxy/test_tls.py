@@ -7,12 +7,16 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
@@ -525,3 +529,26 @@ def test_system_without_files_in_memory_is_told_with_the_section(
     monkeypatch.setattr("os.memfd_create", _System(_ALL_FLAGS, has_room=False))
     for problem in problems(section, {**authority.server(), "client_ca": str(authority.certificate)}):
         assert problem.startswith(f"{section}: memfd_create: Too many open files; let this process")
+
+
+_VERSION_3, _VERSION_4 = bytes([0xA0, 3, 2, 1, 2]), bytes([0xA0, 3, 2, 1, 3])
+_IN_UTF8, _IN_LATIN_1 = b"\x0c\x0dCertificacion", b"\x14\x0dCertificaci\xf3n"
+
+
+@pytest.mark.parametrize(
+    ("was", "is_now", "subjects"),
+    [(_IN_UTF8, _IN_LATIN_1, ["a subject that cannot be read"]), (_VERSION_3, _VERSION_4, [])],
+)
+def test_authority_that_only_openssl_reads_is_taken(
+    tmp_path: Path, was: bytes, is_now: bytes, subjects: list[str]
+) -> None:
+    """Old authorities have names in Latin-1, or odd versions: what is said of their end must stop nothing."""
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Certificacion")])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(7).not_valid_before(now).not_valid_after(now + timedelta(days=900))
+    signed = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    der = signed.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER).replace(was, is_now)
+    bundle = tmp_path / "ca.pem"
+    bundle.write_text(ssl.DER_cert_to_PEM_cert(der))
+    assert [each.subject for each in of_brokers({"client_ca": bundle}).expiries()] == subjects
