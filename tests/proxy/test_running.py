@@ -19,7 +19,7 @@ from proxy import serve
 from proxy.assembly import ConfigSource
 from proxy.config.model import NO_LIMITS, Config, load_config
 from proxy.policies.store import StoreError
-from proxy.reload import Outcome, Reloader
+from proxy.reload import Reloader
 from proxy.serve import _serve
 from tests.proxy.odd_files import bound_socket, fifo, folder, link_loop, sparse
 from tests.waiting import PATIENCE_S
@@ -121,14 +121,14 @@ async def test_a_file_that_changes_once_it_was_read_at_the_start_is_read_anew(
 async def test_a_reload_that_fails_does_not_end_the_watching(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    reload, failing = Reloader.reload, [error]
+    reload, failing = Reloader.file_changed, [error]
 
-    async def fail_once(reloader: Reloader, cause: str) -> Outcome:
+    async def fail_once(reloader: Reloader) -> None:
         if failing:
             raise failing.pop()
-        return await reload(reloader, cause)
+        await reload(reloader)
 
-    monkeypatch.setattr(Reloader, "reload", fail_once)
+    monkeypatch.setattr(Reloader, "file_changed", fail_once)
     file = tmp_path / "sluice.yaml"
     file.touch()
     async with served(source_of(file)) as operator:
