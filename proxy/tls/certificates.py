@@ -86,9 +86,9 @@ class TlsFiles:
 
     Certificate and key are one part, which fits together or not at all; the authorities are the other. At a reload, a
     part that cannot be used holds back nothing of the other one, and its content of before stays in force. Of a file of
-    authorities with at least one `-----BEGIN`, though, only those that can be read are in force from then on, perhaps
-    none: the section must accept no peer by an authority that was taken out of the file. A file without any, or none at
-    all, does not say which authorities are meant: those of before stay. All files must be good at the start.
+    authorities that can be read in part, though, only those that can be read are in force from then on: another one may
+    have been taken out of the file. A file of which none can be read does not say which authorities are meant: those of
+    before stay. All files must be good at the start.
 
     Args:
         section: The section's key.
@@ -167,14 +167,13 @@ class TlsFiles:
         except OSError as error:
             raise ConfigError([f"{at}: {path}: {unread(error)}"]) from None
         bundle = _bundle_in(content)
-        if bundle.problem and (self._bundle is None or not bundle.has_blocks):
+        if bundle.problem and (self._bundle is None or not bundle.readable):
             raise ConfigError([f"{at}: {path}: {bundle.problem}"])
         with self._lock:
             self._bundle = bundle.readable
             take = self._taking()
         if bundle.problem:
-            rest = "its others alone are in force" if bundle.readable else "until then no authority is in force"
-            raise ConfigError([f"{at}: {path}: {bundle.problem}; {rest}"], take=take)
+            raise ConfigError([f"{at}: {path}: {bundle.problem}; its others alone are in force"], take=take)
         return take
 
     def _taking(self) -> Callable[[], None]:
@@ -200,9 +199,8 @@ class TlsFiles:
             self._pair.load(context)
             certificates[f"{self._section}.certificate", self._pair.files[0]] = self._pair.certificate
         if self._authorities is not None and self._bundle is not None:
-            if self._bundle:  # else no authority is in force, and each peer's certificate is refused
-                with _in_memory(self._bundle) as path:
-                    context.load_verify_locations(path)
+            with _in_memory(self._bundle) as path:
+                context.load_verify_locations(path)
             certificates[f"{self._section}.{self._authorities[0]}", self._authorities[1]] = self._bundle
         elif self._is_client:
             context.load_default_certs()
@@ -445,12 +443,10 @@ class _Bundle(NamedTuple):
     Attributes:
         readable: The certificates that can be read, or the whole content if all can; empty: there are none.
         problem: The problem of the others; empty: all can be read.
-        has_blocks: Whether it has anything that begins as PEM does, and so says which authorities are meant.
     """
 
     readable: bytes
     problem: str
-    has_blocks: bool
 
 
 _BEGIN_BLOCK = re.compile(rb"(?=-----BEGIN )")
@@ -459,11 +455,11 @@ _BEGIN_BLOCK = re.compile(rb"(?=-----BEGIN )")
 def _bundle_in(content: bytes) -> _Bundle:
     reason = _why_no_authorities(content)
     if reason is None:
-        return _Bundle(content, "", has_blocks=True)
+        return _Bundle(content, "")
     blocks = [each for each in _BEGIN_BLOCK.split(content) if each.startswith(b"-----BEGIN ")]
     certificates = [each for each in blocks if b"CERTIFICATE-----" in each.partition(b"\n")[0]]
     if not certificates:
-        return _Bundle(b"", f"holds no certificate in PEM ({reason})", has_blocks=bool(blocks))
+        return _Bundle(b"", f"holds no certificate in PEM ({reason})")
     readable = [each for each in certificates if _why_no_authorities(each) is None]
     count = len(certificates) - len(readable)
     some = (
@@ -471,7 +467,7 @@ def _bundle_in(content: bytes) -> _Bundle:
         if count == 1
         else f"{count} certificates that cannot be read: take them"
     )
-    return _Bundle(b"\n".join(readable), f"has {some} out ({reason})", has_blocks=True)
+    return _Bundle(b"\n".join(readable), f"has {some} out ({reason})")
 
 
 def _why_no_authorities(pem: bytes) -> str | None:
