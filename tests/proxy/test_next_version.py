@@ -55,6 +55,7 @@ def test_next_version_follows_and_goes_back(tmp_path: Path) -> None:
         back = proxy.start()
         wait_for(lambda: proxy.admin.is_ready("/readyz"), told=proxy.lines)
         assert limit_of(proxy) == 8000, "as it was before the upgrade"
+        wait_for(lambda: "limits begin with empty buckets" in back.log_path.read_text(), told=proxy.lines)
         events = [json.loads(line) for line in back.log_path.read_text().splitlines() if line.startswith("{")]
         (empty,) = [each for each in events if each["event"].startswith("limits begin with empty buckets")]
         assert empty["reason"] == "it is of version 2, and this Sluice reads version 1"

@@ -367,7 +367,7 @@ def test_stopped_new_process_ends_both(tmp_path: Path, broker: str) -> None:
         assert not proxy.door.path.exists()
         next_one = proxy.start("--takeover")
         wait_for(lambda: proxy.admin.is_ready("/readyz"))
-        assert "limits go on with the balances of the run before" in next_one.log_path.read_text()
+        wait_for(lambda: "limits go on with the balances of the run before" in next_one.log_path.read_text())
 
 
 @contextmanager
@@ -428,7 +428,7 @@ def test_balances_go_on_when_a_process_ends_before_go(tmp_path: Path, broker: st
             before.end([])
             asking.close()
             wait_for(lambda: proxy.admin.is_ready("/readyz"))
-            assert "limits go on with the balances of the run before" in new.log_path.read_text()
+            wait_for(lambda: "limits go on with the balances of the run before" in new.log_path.read_text())
             assert new.stop() == 0
         assert kept in new.log_path.read_text()
 

@@ -13,6 +13,7 @@ from tests.real.conftest import IS_DIRECT
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.sluice_process import SluiceProcess, start_sluice
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.real, pytest.mark.jdk]
 Call = Callable[[str], Answer]
@@ -193,12 +194,14 @@ def test_other_dynamic_keys_are_the_brokers(at_sluice: Call, at_broker: Call, re
 
 def test_each_change_is_a_line_of_the_log_and_each_request_is_counted(made: list[str], sluice: SluiceProcess) -> None:
     assert sluice.process
-    lines = [json.loads(line) for line in sluice.process.log_path.read_text().splitlines() if line.startswith("{")]
+    log, last = sluice.process.log_path, f"/admin/v2/namespaces/{THROUGH}/ns/permissions/a+b%2Fc"
+    wait_for(lambda: last in log.read_text())
+    lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
     told = {
         (line["method"], line["path"], line["status"]) for line in lines if line["event"] == "passed on to the broker"
     }
     assert ("PUT", f"/admin/v2/tenants/{THROUGH}", 204) in told
-    assert ("POST", f"/admin/v2/namespaces/{THROUGH}/ns/permissions/a+b%2Fc", 204) in told, "as pulsar-admin wrote it"
+    assert ("POST", last, 204) in told, "as pulsar-admin wrote it"
     assert not any(method in {"GET", "HEAD"} for method, _, _ in told)
     assert counted(sluice, "sluice_admin_forwarded_total", outcome="done") > len(MAKING) // 2
     assert counted(sluice, "sluice_admin_forwarded_total", outcome="unreachable") == 0

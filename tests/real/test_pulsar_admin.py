@@ -38,6 +38,7 @@ from tests.real.sluice_process import SluiceProcess, start_sluice
 from tests.real.stages import Stage
 from tests.real.steadiness import assert_used
 from tests.real.traffic import quiet_client
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.real
 CONFIG: dict[str, object] = {}
@@ -256,6 +257,7 @@ def test_pulsar_admin_with_a_token_gets_in_where_one_without_does_not(
         assert "a token is needed here: Authorization: Bearer TOKEN" in refused.err
         assert admin.run(*known, "namespaces", "set-publish-rate", "public/default", "-m", "70000") == ""
         assert sluice.process
-        assert '"by": "ann"' in sluice.process.log_path.read_text()
+        log = sluice.process.log_path
+        wait_for(lambda: '"by": "ann"' in log.read_text())
     finally:
         sluice.stop()

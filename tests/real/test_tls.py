@@ -11,6 +11,7 @@ import ssl
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -202,6 +203,7 @@ def test_no_client_borrows_the_certificate_that_sluice_shows(
     brief = {"authentication": stranger, "operation_timeout_seconds": 3}
     with client_of(sluice.tls_url, files, **brief) as client, pytest.raises(pulsar.PulsarException):
         client.create_producer(topic)
+    wait_for(lambda: logged(sluice, cause="authentication_failed"))
     assert "the broker would take Sluice's certificate" in logged(sluice, cause="authentication_failed")[0]["detail"]
 
 
@@ -296,7 +298,7 @@ def test_new_connections_see_swapped_secret_and_open_ones_go_on(sluice: SluicePr
         files.mount(2)
         wait_for(lambda: before not in {shown_by(sluice.tls_url, files) for _ in range(10)})
         producer.send(b"after")
-    assert logged(sluice, event="certificate taken for new connections")
+    wait_for(lambda: logged(sluice, event="certificate taken for new connections"))
     expiry = counted(sluice, "sluice_certificate_expiry_timestamp_seconds", key="tls.certificate")
     assert expiry > datetime.now(UTC).timestamp()
     now = shown_by(sluice.tls_url, files)
@@ -428,9 +430,12 @@ def test_official_clients_are_served_by_tls_and_told_what_is_wrong(
     after = refusals(proving, sluice, unliked)
     unseen = {what for what, count in after.items() if count <= before[what]}
     assert unseen == ({"certificate_untrusted"} if command is rust_command else set())
-    details = [line["detail"] for line in logged(proving, event="connection closed")]
+
+    def is_logged(words: str) -> bool:
+        return any(words in line["detail"] for line in logged(proving, event="connection closed"))
+
     for words in ("use pulsar+ssl://, not pulsar://", "use pulsar://, not pulsar+ssl://"):
-        assert any(words in detail for detail in details)
+        wait_for(partial(is_logged, words))
 
 
 def refusals(proving: SluiceProcess, sluice: SluiceProcess, unliked: str) -> dict[str, float]:

@@ -132,6 +132,7 @@ def test_explain_and_top_show_the_part_and_the_reason(member: Member) -> None:
 def test_the_metric_and_the_log_tell_it(member: Member) -> None:
     wait_for(lambda: 'sluice_degraded{cause="fleet_not_formed"} 1.0' in member.text("/metrics")[1])
     assert 'sluice_degraded{cause="fleet_cut_off"} 0.0' in member.text("/metrics")[1]
+    wait_for(lambda: any(line.get("state") == "fleet_not_formed" for line in member.log()))
     (line,) = [line for line in member.log() if line.get("state") == "fleet_not_formed"]
     assert line["level"] == "warning"
     assert CREATE in line["remedy"]
