@@ -79,7 +79,7 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the last reload of one key has found.
+    """The findings of the last reload of one key.
 
     Args:
         part: Of a folder, the part that is in force where another is not.

@@ -542,8 +542,8 @@ class DataPath(Receiver):
 
         `has_turn`: commands of `MOST_COMMANDS` units, or one, are handled now, however much others have done.
         """
-        slow_reads = self._slow_reads
-        began = slow_reads.begin() if slow_reads is not None else 0
+        timed = self._slow_reads if size < LARGE_READ else None  # of longer reads the transport takes the time
+        began = timed.begin() if timed is not None else 0
         data, pieces = self.scanner.cut(chunk, size)
         self._has_refused = False
         if len(pieces) <= FEW_STREAMS or self._slices is None:
@@ -551,8 +551,8 @@ class DataPath(Receiver):
         else:
             with self._slices.measure(_ENTRIES):
                 self._take_pieces(data, pieces, now, has_turn=has_turn)
-        if slow_reads is not None and size < LARGE_READ and (self._has_refused or len(pieces) > FEW_STREAMS):
-            slow_reads.end(began, size)
+        if timed is not None and (self._has_refused or len(pieces) > FEW_STREAMS):
+            timed.end(began, size)
 
     def _take_pieces(self, data: bytes, pieces: list[Piece], now: int, *, has_turn: bool) -> None:
         end, commands, in_turn = self.scanner.end, 0, MOST_COMMANDS if has_turn else 0

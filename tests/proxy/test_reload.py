@@ -350,13 +350,19 @@ async def test_change_while_the_configuration_is_read_is_not_lost() -> None:
     await until(lambda: desk.configs_read == 2)
 
 
-async def test_hung_file_is_named_while_the_next_reload_runs(patience: Patience) -> None:
+async def desk_whose_tls_hangs(patience: Patience) -> Desk:
+    """Return a desk after a reload that has not waited for the files of `tls`."""
     desk = Desk()
     desk.hangs["tls"] = threading.Event()
     reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
     await until(lambda: len(desk.files_taken) == 2)
     patience.end()
     await reload
+    return desk
+
+
+async def test_hung_file_is_named_while_the_next_reload_runs(patience: Patience) -> None:
+    desk = await desk_whose_tls_hangs(patience)
     desk.hangs["config"] = threading.Event()
     reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
     await until(lambda: desk.configs_read == 2)
@@ -368,12 +374,7 @@ async def test_hung_file_is_named_while_the_next_reload_runs(patience: Patience)
 
 
 async def test_file_that_answers_at_the_end_changes_nothing(patience: Patience) -> None:
-    desk = Desk()
-    desk.hangs["tls"] = threading.Event()
-    reload = asyncio.ensure_future(desk.reloader.reload("SIGHUP"))
-    await until(lambda: len(desk.files_taken) == 2)
-    patience.end()
-    await reload
+    desk = await desk_whose_tls_hangs(patience)
     (reading,) = (thread for thread in desk.read_by if thread.is_alive())
     await desk.reloader.reload("SIGHUP")
     desk.reloader.stop()

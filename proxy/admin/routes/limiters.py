@@ -3,7 +3,7 @@
 A rate is the difference of a count in two answers, over the difference of their `monotonic_ms`.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Literal, TypedDict
 
@@ -153,18 +153,15 @@ class LimiterRest:
         at, slices = self._engine.clock(), self._engine.slices
         fullest = FullestLimits(_LIMIT.read(query))
 
-        def units() -> Iterator[None]:
-            for number, limiter in enumerate(list(self._engine.registry.limiters.values()), 1):
-                scope = limiter.scope
-                is_wanted = direction in {"", scope.direction} and level in {"", scope.level}
-                is_named = name in {"", scope.name} and search in scope.name
-                if is_wanted and is_named and (tenants is None or scope.tenant in tenants):
-                    lacks, is_used = any(limiter.lacks(at)), not limiter.is_full(at)
-                    fullest.add((len(limiter.waiters), lacks, is_used, limiter.usage.messages), limiter)
-                if number % _LOOKED_AT_ONCE == 0:
-                    yield
+        def look(limiter: Limiter) -> bool:
+            scope = limiter.scope
+            is_wanted = direction in {"", scope.direction} and level in {"", scope.level}
+            if is_wanted and name in {"", scope.name} and search in scope.name:
+                lacks, is_used = any(limiter.lacks(at)), not limiter.is_full(at)
+                fullest.add((len(limiter.waiters), lacks, is_used, limiter.usage.messages), limiter)
+            return False
 
-        await slices.done(Work.REQUESTS, units())
+        await slices.done(Work.REQUESTS, self._looking(tenants, look))
         chosen = fullest.first()
         shown = await encoded_each(slices, (_shown(limiter, at) for limiter in chosen))
         sums = {"monotonic_ms": at / 1e6, "left_out": fullest.added - len(chosen)}
@@ -204,20 +201,24 @@ class LimiterRest:
         direction, level, name = (key.read(query) for key in _ONE)
         tenants, found = caller_of(request).tenants, list[Limiter]()
 
-        def units() -> Iterator[None]:
-            for number, limiter in enumerate(list(self._engine.registry.limiters.values()), 1):
-                scope = limiter.scope
-                if scope[:3] == (direction, level, name) and (tenants is None or scope.tenant in tenants):
-                    found.append(limiter)
-                    return
-                if number % _LOOKED_AT_ONCE == 0:
-                    yield
+        def look(limiter: Limiter) -> bool:
+            if limiter.scope[:3] == (direction, level, name):
+                found.append(limiter)
+            return bool(found)
 
-        await self._engine.slices.done(Work.REQUESTS, units())
+        await self._engine.slices.done(Work.REQUESTS, self._looking(tenants, look))
         answer = self._value(found[0], tenants) if found else None
         if answer is None:
             return refusal(404, "no stream is within such a limit now; /sluice/explain shows the limits of a topic")
         return web.Response(body=json_of(answer), content_type=JSON)
+
+    def _looking(self, tenants: Collection[str] | None, look: Callable[[Limiter], bool]) -> Iterator[None]:
+        """Look at the limiters of these tenants, some in each step, until `look` returns True."""
+        for number, limiter in enumerate(list(self._engine.registry.limiters.values()), 1):
+            if (tenants is None or limiter.scope.tenant in tenants) and look(limiter):
+                return
+            if number % _LOOKED_AT_ONCE == 0:
+                yield
 
     def _value(self, limiter: Limiter, tenants: Collection[str] | None) -> LimitValue | None:
         scope, found = limiter.scope, self._engine.registry.identity_at(limiter)
