@@ -298,13 +298,13 @@ class Slices:
             self._done = 0
             for call in self._after_work:
                 call()
+        if self._queues:
+            self._arm()  # before the work: what it wakes up has its part of the next turn's budget, not of this one's
         while self._queues and self._left > 0:
             work, queue = next(iter(self._queues.items()))
             del self._queues[work]
             self._queues[work] = queue
             self._do(work, max(1, AT_ONCE[work] // _ROUNDS))
-        if self._queues:
-            self._arm()
 
     def _do(self, work: Work, most: int) -> None:
         """Do up to `most` units of the first piece of a kind, which then goes to the end of its line."""

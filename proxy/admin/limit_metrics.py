@@ -32,7 +32,7 @@ MOST_ALL: Final = 5000
 PLACE_NS: Final = 900 * 10**9
 """How long a limit is shown, at least. Names that clients make up replace each other no faster, so Prometheus gets few
 series."""
-_LIMITERS, _SHOWN, _NAMES, _MATCHED = 20, 4, 25, 3
+_LIMITERS, _SHOWN, _NAMES, _MATCHED = 10, 4, 12, 2
 """Limiters that are looked at, that are shown, names of the configuration that are, and names that are held against
 patterns, in one unit of work."""
 _LABELS: Final = ("direction", "level", "name", "mode")

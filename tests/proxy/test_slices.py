@@ -83,6 +83,17 @@ def test_many_small_pieces_fill_a_turn_as_one_large_does(desk: Desk) -> None:
     assert all_of(turns).count("a over") == 10 * LINES
 
 
+def test_work_that_a_turn_wakes_up_does_not_have_two_budgets_in_the_next(desk: Desk) -> None:
+    def wake_up() -> None:
+        desk.loop.call_soon(desk.begin, Work.LINES, "b", 3 * LINES)
+
+    desk.loop.call_soon(desk.begin, Work.LINES, "a", LINES - 1)
+    desk.loop.call_soon(desk.slices.run, Work.LINES, desk.units("woken", 1), wake_up)
+    turns = desk.run()
+    assert max(turn.count("b") for turn in turns) <= LINES
+    assert all_of(turns).count("b") == 3 * LINES
+
+
 def test_kinds_share_the_units_of_a_turn(desk: Desk) -> None:
     turns = desk.run((Work.LINES, "a", 10 * LINES), (Work.ENDINGS, "b", 10 * LINES))
     parts = [turn.count("a") / LINES + turn.count("b") / AT_ONCE[Work.ENDINGS] for turn in turns]
