@@ -86,8 +86,8 @@ class SessionBlocks:
 
         Streams that the broker has not accepted yet are checked when it does.
         """
-        for stream in self._streams.accepted():
-            may_be_meant = stream.is_open and self._blocklist.rules.may_mean(stream.name)
+        for stream in self._streams.present():
+            may_be_meant = self._is_accepted(stream) and self._blocklist.rules.may_mean(stream.name)
             rule = self._of_stream(stream.name) if may_be_meant else None
             if rule is not None:
                 self._note_end(stream, rule)
@@ -106,11 +106,14 @@ class SessionBlocks:
 
     def _chosen(self, means: Callable[[StreamName], bool]) -> Iterator[Stream | None]:
         """Yield the open streams that are meant, and None after each few others: there may be thousands."""
-        for number, stream in enumerate(self._streams.accepted(), 1):
-            if stream.is_open and means(stream.name):
+        for number, stream in enumerate(self._streams.present(), 1):
+            if self._is_accepted(stream) and means(stream.name):
                 yield stream
             elif number % _LOOKED_AT == 0:
                 yield None
+
+    def _is_accepted(self, stream: Stream) -> bool:
+        return stream.is_open and not self._streams.is_opening(stream)
 
     def _expel(self, stream: Stream) -> None:
         """End an open stream at the broker and at the client."""

@@ -72,7 +72,7 @@ class LeavingStreams(Protocol):
         """
 
     def holds_stopped(self) -> bool:
-        """Return whether a producer holds entries whose further ones are dropped."""
+        """Return whether a producer held entries whose further ones are dropped, when `stop_holding` looked last."""
 
     def holds_published(self) -> bool:
         """Return whether producers hold entries, or parts of one."""
@@ -96,7 +96,7 @@ class LeavingStreams(Protocol):
         """Return whether the broker has answered each of these CLOSEs."""
 
     def dismissals(self, direction: str) -> Iterator[bytes]:
-        """Yield the CLOSE for the client of each vacated stream of a direction."""
+        """Yield the CLOSE for the client of each vacated stream of a direction, and nothing after some others."""
 
 
 class Leaving:

@@ -155,7 +155,9 @@ class Streams:
         "_engine",
         "_expelled",
         "_given_up",
+        "_holds_stopped",
         "_memory",
+        "_newcomers",
         "_opening",
         "_reopening",
         "_reply",
@@ -204,6 +206,9 @@ class Streams:
         """Streams that the proxy closes at the broker because it drains; None before the first one."""
         self._vacating = 0
         """Number of those CLOSEs that the broker has not answered."""
+        self._newcomers: dict[Stream, None] = {}
+        """Open streams that came after the first one was vacated, and that nobody has asked to close."""
+        self._holds_stopped = False
 
     @staticmethod
     def name_of(command: Opening) -> tuple[StreamName, TopicName]:
@@ -319,12 +324,14 @@ class Streams:
     def closing(self, stream: Stream) -> None:
         """Record that the client asked to close the stream; its id is free when the broker has answered."""
         self._closing[stream] = None
+        self._newcomers.pop(stream, None)
 
     def close(self, stream: Stream) -> None:
         """End a stream and drop its held entries; commands among them go on, as their answers are awaited."""
         if not stream.is_open:
             return
         self._closing.pop(stream, None)
+        self._newcomers.pop(stream, None)
         if self._drops_from is not None:
             self._drops_from.pop(stream, None)
         if self._vacated is not None:
@@ -490,9 +497,17 @@ class Streams:
             before = _memory_of(stream.name)
             self._engine.registry.name(stream, name, self._engine.clock())
             self._memory.add(_memory_of(stream.name) - before)
+            self._is_there(stream)
         else:
             stream.is_accepted = stream not in self._closing
             self._admission.accepted(stream)
+            self._is_there(stream)
+
+    def _is_there(self, stream: Stream) -> None:
+        """Take note that a stream is open at the broker and is to be closed there, if the session is leaving."""
+        is_known = self._vacated is None or stream in self._vacated or stream in self._closing
+        if stream.is_open and not is_known:
+            self._newcomers[stream] = None
 
     def waits(self, stream: Stream) -> None:
         """Record that the broker lets a producer wait until others have closed; another answer follows."""
@@ -508,6 +523,8 @@ class Streams:
         self._closing.pop(stream, None)
         if isinstance(answer, CommandSuccess) or stream.name.direction == "dispatch":
             self.close(stream)
+        else:
+            self._is_there(stream)
 
     def unsubscribe_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """Handle the broker's answer to an UNSUBSCRIBE.
@@ -528,10 +545,13 @@ class Streams:
             self.rewound(stream)
             self.drop_held(stream, ask_again=not self.is_closing(stream))
 
-    def accepted(self) -> list[Stream]:
-        """Return the streams that the broker has accepted and that are not over."""
-        paths = (self._to_broker, self._to_client)
-        return [stream for path in paths for stream in path.streams.values() if stream not in self._opening]
+    def present(self) -> list[Stream]:
+        """Return the streams that are not over: there may be 131,072, so whoever looks at them does it in slices."""
+        return [*self._to_broker.streams.values(), *self._to_client.streams.values()]
+
+    def is_opening(self, stream: Stream) -> bool:
+        """Return whether the broker has not answered the stream's opening yet."""
+        return stream in self._opening
 
     def send_answered(self, command: CommandSendReceipt | CommandSendError, frame: bytes) -> bool:
         """Handle the broker's answer to a SEND; return whether it was passed on, with refusals that waited for it."""
@@ -581,12 +601,7 @@ class Streams:
 
     def has_newcomers(self) -> bool:
         """Return whether there are streams that have been opened since the first one was vacated."""
-        paths, vacated = (self._to_broker, self._to_client), self._vacated or {}
-        return any(
-            stream.is_open and stream not in self._opening and stream not in self._closing and stream not in vacated
-            for path in paths
-            for stream in path.streams.values()
-        )
+        return bool(self._newcomers)
 
     def stop_holding(self, until: int) -> Iterator[None]:
         """Drop what comes from now on of producers that hold entries, the first of which had come by then.
@@ -594,15 +609,18 @@ class Streams:
         Held entries pass as before. The client gets no receipt for what is dropped, and sends it again when it has its
         producer elsewhere.
         """
+        holds_stopped = False
         for number, stream in enumerate(list(self._to_broker.streams.values()), 1):
-            if stream.held and stream.held[0].since <= until and stream.is_accepted:
+            if stream.held and stream.held[0].since <= until:
                 stream.is_accepted = False
+            holds_stopped |= bool(stream.held) and not stream.is_accepted
             if number % _LOOKED_AT_ONCE == 0:
                 yield
+        self._holds_stopped = holds_stopped
 
     def holds_stopped(self) -> bool:
-        """Return whether a producer holds entries whose further ones are dropped."""
-        return any(stream.held and not stream.is_accepted for stream in self._to_broker.streams.values())
+        """Return whether a producer held entries whose further ones are dropped, when `stop_holding` looked last."""
+        return self._holds_stopped
 
     def vacate(self, direction: str, answered: Callable[[], None]) -> Iterator[None]:
         """Close the streams of a direction at the broker, one in each step; they pass nothing more.
@@ -615,13 +633,16 @@ class Streams:
         if self._vacated is None:
             self._vacated = {}
             self._requests.leaves()
-        for stream in list(path.streams.values()):
-            if stream.is_open and stream not in self._opening and stream not in self._vacated:
+        for number, stream in enumerate(list(path.streams.values()), 1):
+            is_left = not stream.is_open or stream in self._opening or stream in self._vacated
+            if not is_left:
                 self._vacate(stream, answered)
+            if not is_left or number % _LOOKED_AT_ONCE == 0:
                 yield
 
     def _vacate(self, stream: Stream, answered: Callable[[], None]) -> None:
         self.leave(stream)
+        self._newcomers.pop(stream, None)
         if self._vacated is None or stream in self._closing:
             return
         self._vacated[stream] = None
@@ -638,10 +659,12 @@ class Streams:
         return self._vacating == 0
 
     def dismissals(self, direction: str) -> Iterator[bytes]:
-        """Yield the CLOSE for the client of each vacated stream of a direction."""
-        for stream in list(self._vacated or {}):
+        """Yield the CLOSE for the client of each vacated stream of a direction, and nothing after some others."""
+        for number, stream in enumerate(list(self._vacated or {}), 1):
             if stream.name.direction == direction and stream.is_open and stream not in self._closing:
                 yield close_frame(stream.name)
+            elif number % _LOOKED_AT_ONCE == 0:
+                yield b""
 
     def ending(self) -> Iterator[None]:
         """Close all streams, one in each step.

@@ -10,7 +10,8 @@ def accepted(session: Session) -> tuple[dict[int, Stream], dict[int, Stream]]:
     """The producers and the consumers that are open: the broker has accepted them, and nobody has ended them."""
     if session.forwarding is None:
         return {}, {}
-    streams = session.forwarding._streams.accepted()
+    all_of = session.forwarding._streams
+    streams = [stream for stream in all_of.present() if not all_of.is_opening(stream)]
     return _by_number(streams, "publish"), _by_number(streams, "dispatch")
 
 
