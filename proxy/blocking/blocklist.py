@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -373,7 +372,7 @@ class Blocklist:
         look = LookAtSessions(self._coming, is_at_clients=self._is_for_clients, is_at_streams=self._is_for_streams)
         self._look, self._coming, self._is_for_clients, self._is_for_streams = look, {}, False, False
         self._ends_to_log = MOST_ENDS_LOGGED
-        units = chain(_looking(look, list(self._sessions)), self._reporting(look))
+        units = self._looking(look, list(self._sessions))
         if self._sessions or len(look.rules) > _LOOKED_AT:
             self._in_slices(units, partial(self._looked, look))
         else:
@@ -385,6 +384,20 @@ class Blocklist:
         for each in look.rules.values():  # most often none is left
             each.ended.over.set()
         self._look_at_sessions()
+
+    def _looking(self, look: LookAtSessions, sessions: list[Blockable]) -> Iterator[None]:
+        """Show the rules to all sessions, and report them; what fails in one session fails here when all is done."""
+        failure: Exception | None = None
+        for session in sessions:
+            try:
+                yield from session.rules_added(look)
+            except Exception as error:  # noqa: BLE001 - a defect that one session shows spares no other from a block
+                failure = failure or error
+            if look.is_unit_over():
+                yield
+        yield from self._reporting(look)
+        if failure is not None:
+            raise failure
 
     def _reporting(self, look: LookAtSessions) -> Iterator[None]:
         """Log the rules of a look, and what each ended, some in each step; then free them."""
@@ -432,13 +445,6 @@ class Blocklist:
                 connection=connection.connection_id,
                 **stream,
             )
-
-
-def _looking(look: LookAtSessions, sessions: list[Blockable]) -> Iterator[None]:
-    for session in sessions:
-        yield from session.rules_added(look)
-        if look.is_unit_over():
-            yield
 
 
 def nothing_ended() -> EndedByRule:

@@ -14,7 +14,6 @@ from structlog.testing import capture_logs
 
 from proxy.assembly import ConfigSource, Proxy
 from proxy.block_rules import MOST_RULES, Key, Kind, Rule, read_key
-from proxy.blocking import blocklist as blocklist_module
 from proxy.blocking.blocklist import MOST_RULES_LOGGED, Blocklist, LookAtSessions, Order
 from proxy.config.model import load_config
 from proxy.counters import Counters
@@ -201,7 +200,7 @@ def test_rule_that_is_taken_away_before_its_look_ends_nothing() -> None:
     assert ended.connections == 0
 
 
-def test_look_that_fails_ends_no_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_that_fails_spares_no_other_from_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> Iterator[None]:
         yield
         raise RuntimeError("broken")
@@ -210,10 +209,12 @@ def test_look_that_fails_ends_no_wait_for_ever(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(looks.sessions[0], "rules_added", fails)
     ended = looks.put(of_address("10.0.0.1").key, Order("b", 1))
     units, then = looks.pieces.pop()
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="broken"), capture_logs() as lines:
         list(units)
     then()
     assert ended.over.is_set()
+    assert [session.is_over for session in looks.sessions] == [False, True, False]
+    assert [line["connections"] for line in lines if line["event"] == "blocked"] == [1]
     looks.put(of_address("10.0.0.2").key, Order("b", 1))
     assert len(looks.pieces) == 1
 
@@ -294,17 +295,17 @@ async def test_topic_s_changes_share_looks(make_admin: Any) -> None:
     admin = await make_admin()
     admin.engine.sessions.update(Session() for _ in range(MANY))
     alive, most = 0, 0
-    looking = blocklist_module._looking
+    looking = Blocklist._looking
 
-    def counted(look: LookAtSessions, sessions: list[Any]) -> Iterator[None]:
+    def counted(of: Blocklist, look: LookAtSessions, sessions: list[Any]) -> Iterator[None]:
         nonlocal alive, most
         alive += 1
         most = max(most, alive)
-        yield from looking(look, sessions)
+        yield from looking(of, look, sessions)
         alive -= 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocklist_module, "_looking", counted)
+        patch.setattr(Blocklist, "_looking", counted)
         wanted: dict[PolicyKey, str | None] = {}
         for number in range(1_000):
             key = Key(Kind.ROLE, f"r{number}")
