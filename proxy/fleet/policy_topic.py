@@ -535,7 +535,8 @@ class PolicyTopic:
             try:
                 if not self._in_step.is_set():
                     await self._take_over()
-                await self._come_into_force()
+                if self._in_step.is_set():  # else the topic is read again, and what it has is not in force here yet
+                    await self._come_into_force()
                 self._trouble = ""
             except StoreError as error:
                 self._trouble = str(error)

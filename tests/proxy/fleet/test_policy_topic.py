@@ -758,3 +758,30 @@ async def test_topic_read_again_meanwhile_takes_nothing_back(
     assert interrupted
     assert [change for change in written if change.after is None] == []
     assert first.kept == many(500)
+
+
+async def test_change_is_answered_when_in_force_though_read_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is read twice, and the second time begins when the first one has found the change."""
+    first, second = await world.two()
+    topic, with_each, is_interrupted = first.topic, first.topic._with_each, False
+    topic._reader.closed()
+    await until(lambda: topic.state == "away")
+    await second.set(KEY, rate(7))
+    change = second.topic.log.holds(KEY)
+    assert change is not None
+    answered = topic._pending[slot_of(KEY, change.id)] = asyncio.get_running_loop().create_future()
+
+    async def interrupting(keys: Any, do: Any) -> None:
+        nonlocal is_interrupted
+        await with_each(keys, do)
+        if do == topic._settle and not is_interrupted:
+            is_interrupted = True
+            topic._begins()
+            topic._reader.closed()
+
+    monkeypatch.setattr(topic, "_with_each", interrupting)
+    assert await answered
+    assert is_interrupted
+    assert first.kept == {"acme": rate(7)}
