@@ -142,8 +142,8 @@ class LimiterCache:
         self._shared = shared
         self.handed: HandedLimits | None = None
         self.first = FirstBalances() if first is None else first
-        self._resting: OrderedDict[Scope, None] = OrderedDict()
-        """Limiters without streams, in the order of their last check."""
+        self._resting: OrderedDict[Scope, bool] = OrderedDict()
+        """Limiters without streams, in the order of their last check, and whether their values may be outdated."""
 
     def put(self, entry: InForce, topic: str, address: str, now: int) -> Limiter:
         """Return the limiter of a limit that applies to a stream, with that value in force; it is made if needed."""
@@ -184,20 +184,27 @@ class LimiterCache:
         return changed
 
     def outdate(self, kinds: Collection[tuple[str, str]]) -> Iterator[None]:
-        """End the shares of limiters without streams whose values may be outdated; each step looks at some.
+        """Note the limiters without streams whose values may be outdated, and end their shares; a step looks at some.
 
         Args:
             kinds: The directions and levels of values that have changed. Names are not compared: there may be many, and
                 many such limiters.
         """
-        if self._shared is not None and kinds:
-            for number, scope in enumerate(list(self._resting), 1):
-                if (scope.direction, scope.level) in kinds and scope in self._resting:
-                    limiter = self.by_scope[scope]
-                    if limiter.lease is not None:
-                        self._shared.outdated(limiter)
-                if number % _LOOKED_AT == 0:
-                    yield
+        for number, scope in enumerate(list(self._resting) if kinds else (), 1):
+            if (scope.direction, scope.level) in kinds and scope in self._resting:
+                self._resting[scope] = True
+                limiter = self.by_scope[scope]
+                if limiter.lease is not None and self._shared is not None:
+                    self._shared.outdated(limiter)
+            if number % _LOOKED_AT == 0:
+                yield
+
+    def is_outdated(self, scope: Scope) -> bool:
+        """Return whether a limiter has no streams, and values of its level have changed since it had some.
+
+        Its value is put right when a stream comes; until then it may be one that is in force no more.
+        """
+        return self._resting.get(scope, False)
 
     def _report_retuned(self, limiter: Limiter, in_force: LimitRates, now: int) -> None:
         if limiter.lease is not None and self._shared is not None:
@@ -224,7 +231,7 @@ class LimiterCache:
                 if limiter.scope not in resting:
                     forgotten += self._forgiven_for(limiter.scope)
                     self._owe(limiter.scope, 1)
-                resting[limiter.scope] = None
+                resting[limiter.scope] = False
                 if self.handed is not None:
                     self.handed.rested(limiter, now)
                 checked = [self._check_oldest(now, KEPT) for _ in range(2)]
@@ -442,6 +449,10 @@ class Registry:
     def limiters(self) -> dict[Scope, Limiter]:
         """The limiters at work, by scope."""
         return self._limiters.by_scope
+
+    def is_outdated(self, scope: Scope) -> bool:
+        """Return whether a limiter may have a value that is in force no more: see `LimiterCache.is_outdated`."""
+        return self._limiters.is_outdated(scope)
 
     @property
     def debts(self) -> int:

@@ -106,11 +106,18 @@ class LimitMetrics:
     Args:
         policies: The values in force.
         shared: The levels whose limits this process shares with others. The rate of such a limit in this process is not
-            known before its first use.
+            known while no stream is within it.
+        is_outdated: Returns whether the limiter of a scope may have a value that is in force no more: it is not shown.
     """
 
-    def __init__(self, policies: Policies, shared: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        policies: Policies,
+        shared: Collection[str] = (),
+        is_outdated: Callable[[Scope], bool] = lambda _scope: False,
+    ) -> None:
         self._policies = policies
+        self._is_outdated = is_outdated
         self._shared = shared
         self._chosen = ChosenLimits()
         self._named: NamedLimits | None = None
@@ -145,6 +152,8 @@ class LimitMetrics:
         yield from self._candidates(unused, named.first, MOST_ALL)
         for some in batched(list(limiters.values()), _LIMITERS):
             for limiter in some:
+                if self._is_outdated(limiter.scope):
+                    continue
                 unused.pop(_names(limiter.scope), None)
                 if _may_be_shown(limiter.scope.level, limiter.scope.name):
                     shown.append(limiter)
@@ -166,6 +175,8 @@ class LimitMetrics:
         for some in batched(list(limiters.values()), min(_LIMITERS, self._at_once)):
             for limiter in some:
                 scope, names = limiter.scope, _names(limiter.scope)
+                if self._is_outdated(scope):
+                    continue
                 unused.pop(names, None)
                 if not _may_be_shown(scope.level, scope.name):
                     continue
@@ -366,14 +377,20 @@ def _metrics(chosen: list[Limiter], unused: list[UnusedLimit], now: int) -> Iter
 Values = Iterator[tuple[tuple[str, ...], float]]
 
 
-def _rates(limiter: Limiter, _now: int) -> Values:
+def _known(limiter: Limiter) -> tuple[Rate | None, Rate | None]:
+    """Return the rates of messages and bytes in this process; None for those of a shared limit without streams."""
+    if limiter.lease is not None and not limiter.streams:
+        return None, None
     messages, _, size, _ = in_force(limiter)
-    return (((unit,), rate.per_second) for unit, rate in zip(_UNITS, (messages, size), strict=True) if rate)
+    return messages, size
+
+
+def _rates(limiter: Limiter, _now: int) -> Values:
+    return (((unit,), rate.per_second) for unit, rate in zip(_UNITS, _known(limiter), strict=True) if rate)
 
 
 def _bursts(limiter: Limiter, _now: int) -> Values:
-    messages, _, size, _ = in_force(limiter)
-    return (((unit,), rate.burst) for unit, rate in zip(_UNITS, (messages, size), strict=True) if rate)
+    return (((unit,), rate.burst) for unit, rate in zip(_UNITS, _known(limiter), strict=True) if rate)
 
 
 def _used(limiter: Limiter, _now: int) -> Values:

@@ -461,7 +461,7 @@ class SluiceCollector(Collector):
         self._access = access
         self._settling = settling
         shared = () if fleet is None else fleet.config.shared_levels
-        self._limits = LimitMetrics(engine.registry.policies, shared)
+        self._limits = LimitMetrics(engine.registry.policies, shared, engine.registry.is_outdated)
         self._peaks = _RecentPeaks(engine.counters, engine.slices, engine.clock)
 
     def collect(self) -> Iterable[Metric]:

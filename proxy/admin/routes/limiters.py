@@ -214,8 +214,10 @@ class LimiterRest:
 
     def _looking(self, tenants: Collection[str] | None, look: Callable[[Limiter], bool]) -> Iterator[None]:
         """Look at the limiters of these tenants, some in each step, until `look` returns True."""
-        for number, limiter in enumerate(list(self._engine.registry.limiters.values()), 1):
-            if (tenants is None or limiter.scope.tenant in tenants) and look(limiter):
+        registry = self._engine.registry
+        for number, (scope, limiter) in enumerate(list(registry.limiters.items()), 1):
+            is_theirs = tenants is None or scope.tenant in tenants
+            if is_theirs and not registry.is_outdated(scope) and look(limiter):
                 return
             if number % _LOOKED_AT_ONCE == 0:
                 yield

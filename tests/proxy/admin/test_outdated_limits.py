@@ -1,0 +1,44 @@
+"""Limits without streams whose values have changed: what is shown as in force is in force."""
+
+from typing import Any
+
+import pytest
+
+from tests.proxy.admin.test_console import let_open
+from tests.proxy.admin_client import Admin
+
+TENANT = "/sluice/limits?direction=publish&setting=tenant&name=acme"
+TOPIC = "persistent://acme/shop/a"
+
+
+async def at_work(admin: Admin) -> list[str]:
+    _, page = await admin.ask("GET", "/sluice/limiters")
+    return [f"{each['level']} {each['name']}" for each in page["limiters"]]
+
+
+async def rates(admin: Admin, query: str = "") -> dict[str, float]:
+    _, text = await admin.ask("GET", f"/metrics{query}")
+    lines = [line for line in text.splitlines() if line.startswith("sluice_limit_per_second{")]
+    return {line.partition('name="')[2].partition('"')[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+@pytest.mark.parametrize("query", ["", "?limits=all"])
+async def test_limit_that_is_taken_back_is_shown_no_more(make_admin: Any, query: str) -> None:
+    admin: Admin = await make_admin()
+    await admin.ask("PUT", TENANT, json={"messages": 5})
+    stream = let_open(admin, TOPIC)
+    assert (await at_work(admin), await rates(admin, query)) == (["tenant acme"], {"acme": 5})
+    admin.engine.registry.close(stream, admin.engine.clock())
+    assert (await at_work(admin), await rates(admin, query)) == (["tenant acme"], {"acme": 5}), "it holds still"
+    await admin.ask("DELETE", TENANT)
+    assert (await at_work(admin), await rates(admin, query)) == ([], {})
+
+
+async def test_value_of_a_limit_without_streams_is_the_new_one(make_admin: Any) -> None:
+    admin: Admin = await make_admin(limits={"tenants": {"acme": {"publish": {"messages": 5}}}})
+    stream = let_open(admin, TOPIC)
+    admin.engine.registry.close(stream, admin.engine.clock())
+    await admin.ask("PUT", TENANT, json={"messages": 7})
+    assert await rates(admin) == {"acme": 7}
+    let_open(admin, TOPIC, 2)
+    assert (await at_work(admin), await rates(admin)) == (["tenant acme"], {"acme": 7})
