@@ -1,5 +1,7 @@
 """Kicks: an operator ends what clients have open, once; they may come again at once. No I/O and no clock.
 
+A dry block counts in the same way what a block would end.
+
     tenant, topic                  end producers and consumers: clients get a CLOSE, as where a broker unloads a topic
     role, address, connection      end whole connections, with all that is open on them
 
@@ -14,12 +16,34 @@ from typing import Protocol
 
 from limiter.limiter import StreamName
 from protocol.topic_name import parse_topic
-from proxy.block_rules import read_network
+from proxy.block_rules import Key, Rule, Rules, read_network
 from proxy.blocking.blocklist import Blockable
 from proxy.observe.connection import Connection
 
 _LOOKED_AT = 20
 """Sessions that are looked at in one unit of work."""
+
+
+class KickChoice(Protocol):
+    """The connections, or producers and consumers, that end or are counted."""
+
+    @property
+    def is_dry(self) -> bool:
+        """True if nothing ends, and what would end is counted."""
+
+    @property
+    def is_of_connections(self) -> bool:
+        """True if whole connections are meant."""
+
+    @property
+    def spares_newcomers(self) -> bool:
+        """True if connections are not meant whose client has not named its role yet."""
+
+    def means_client(self, connection: Connection) -> bool:
+        """Return whether a client's connection is one of those that are chosen."""
+
+    def means_stream(self, name: StreamName) -> bool:
+        """Return whether a producer or consumer of such a client is one of those that are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +73,11 @@ class Kick:
         """True if whole connections end."""
         return not self.tenant and not self.topic and self.tenants is None
 
+    @property
+    def spares_newcomers(self) -> bool:
+        """False: they end as well."""
+        return False
+
     def means_client(self, connection: Connection) -> bool:
         """Return whether a client's connection is one of those that are chosen."""
         if self.connection_id is not None and connection.connection_id != self.connection_id:
@@ -71,6 +100,38 @@ class Kick:
         words = {"tenant": self.tenant, "topic": self.topic, "role": self.role, "address": self.network}
         words["connection"] = None if self.connection_id is None else str(self.connection_id)
         return ", ".join(f"{word} {value}" for word, value in words.items() if value)
+
+
+class DryBlock:
+    """The choice of what a block would end; it is only counted.
+
+    Args:
+        key: The subject of the block.
+    """
+
+    is_dry = True
+    spares_newcomers = True
+    """A block turns them away later, and ends nothing of them."""
+
+    def __init__(self, key: Key) -> None:
+        self.is_of_connections = key.kind.is_of_connections
+        self._rules = Rules()
+        self._rules.put(Rule(key))
+
+    def means_client(self, connection: Connection) -> bool:
+        """Return whether the block would end this connection, or may end streams of it."""
+        if not self.is_of_connections:
+            return True
+        return self._rules.of_client(connection.client_host, connection.client_role) is not None
+
+    def means_stream(self, name: StreamName) -> bool:
+        """Return whether the block would end this producer or consumer."""
+        if not self._rules.may_mean(name):
+            return False
+        topic = parse_topic(name.topic)
+        if name.direction == "publish":
+            return self._rules.of_producer(topic, name.producer_name) is not None
+        return self._rules.of_consumer(topic, name.subscription, name.consumer_name) is not None
 
 
 def read_kick(words: Mapping[str, str], tenants: frozenset[str] | None = None, *, is_dry: bool = False) -> Kick:
@@ -126,14 +187,14 @@ class KickEffect:
 class Kickable(Blockable, Protocol):
     """A session, as kicks and blocks see it."""
 
-    def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
-        """End what the kick means, one stream or the session in each step, and count it in `effect`.
+    def kick(self, kick: KickChoice, effect: KickEffect) -> Iterator[None]:
+        """End what the choice means, one stream or the session in each step, and count it in `effect`.
 
         A step without an end looks at a few streams.
         """
 
 
-def kicking(sessions: Collection[Kickable], kick: Kick, effect: KickEffect) -> Iterator[None]:
+def kicking(sessions: Collection[Kickable], kick: KickChoice, effect: KickEffect) -> Iterator[None]:
     """Do a kick, a few sessions or one end in each step, and count it in `effect`."""
     for number, session in enumerate(list(sessions), 1):
         before = effect.connections

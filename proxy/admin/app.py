@@ -168,7 +168,7 @@ def admin_app(
             *DoctorRest(parts.checkup).routes(),
             *KickRest(engine, parts.service).routes(),
             *FleetRest(parts.fleet, engine.slices, parts.policy_topic).routes(),
-            *BlockRest(parts.blocks, engine.slices, lasts=parts.run.policies_file is not None).routes(),
+            *BlockRest(parts.blocks, engine, lasts=parts.run.policies_file is not None).routes(),
         ]
     )
     return app

@@ -34,7 +34,7 @@ _MOST_NAMED: Final = 5
 
 @dataclass(slots=True)
 class EndedByRule:
-    """The numbers of connections and streams that a new rule ended.
+    """The numbers of connections and streams that a new rule ended; streams of ended connections count as well.
 
     Attributes:
         over: Set when the last one has ended: many sessions take some turns of the loop.
@@ -227,6 +227,15 @@ class Blocklist:
         if file is not None and reason in {"", file.reason} and (rule is None or rule.origin == "file" or reason):
             return None
         return Order(reason or (rule.reason if rule else ""), rule.since_ns if rule else self._wall())
+
+    def would_be(self, key: Key, reason: str) -> Rule:
+        """Return the rule that would be in force if `key` were blocked.
+
+        Raises:
+            TooManyRulesError: If there is no room.
+        """
+        order = self.order_to_block(key, reason)
+        return self._file[key] if order is None else Rule(key, order.reason, order.since_ns, "rest")
 
     def order_to_unblock(self, key: Key) -> Order | None:
         """Return the order that is needed to unblock `key`; None if the file does not have it."""
@@ -427,8 +436,8 @@ class Blocklist:
         self.hits[rule.key] += 1
         self._counters.blocked[rule.key.kind.value] += 1
 
-    def ended(self, rule: Rule, connection: Connection, **stream: object) -> None:
-        """Count and log that the rule, when it was set, ended a connection, or the stream that `stream` names."""
+    def ended(self, rule: Rule, connection: Connection, *, streams: int = 0, **stream: object) -> None:
+        """Count and log that the rule, when it was set, ended a connection with `streams`, or the stream `stream`."""
         self.refused(rule)
         looked_for = self._look.rules.get(rule.key) if self._look is not None else None
         its = looked_for or self._coming.get(rule.key)
@@ -436,6 +445,7 @@ class Blocklist:
             its.ended.streams += 1
         elif its is not None:
             its.ended.connections += 1
+            its.ended.streams += streams
         if self._ends_to_log > 0:
             self._ends_to_log -= 1
             self._log.warning(

@@ -203,6 +203,8 @@ Reason = Annotated[
     str, typer.Option(metavar="TEXT", help="Reason for people; clients get it in their error. Default: none.")
 ]
 
+DryBlock = Annotated[bool, typer.Option("--dry-run", help="Only count what would end.")]
+
 _BLOCKS = "/sluice/blocks"
 
 
@@ -215,22 +217,24 @@ def block(
     topic: OfTopic = "",
     namespace: OfNamespace = "",
     reason: Reason = "",
+    dry_run: DryBlock = False,
     json: Json = False,
 ) -> None:
     """Block a client, or what it opens, by name or address.
 
-    What is open and matches ends at once.
+    What is open and matches ends at once: see it first by --dry-run. Both count what is open in this proxy; where a
+    topic carries policies, all members of the fleet block.
     """
     body = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
-    answer = _prompt_link(admin).call("POST", _BLOCKS, body)
+    answer = _prompt_link(admin).call("POST", _BLOCKS, body, {"dry_run": "1" if dry_run else "0"})
     if json:
         print_json(answer)
         return
-    ended = answer["ended"]
-    typer.echo(
-        f"blocked: {kind} {printable(answer['block']['name'])}; "
-        f"ended {ended['connections']} connections, {ended['streams']} producers and consumers"
-    )
+    counts = f"{answer['connections']} connections, {answer['streams']} producers and consumers"
+    if answer["blocked"]:
+        typer.echo(f"blocked: {kind} {printable(answer['block']['name'])}; ended {counts}")
+    else:
+        typer.echo(f"would end: {counts}")
 
 
 @asks_proxy

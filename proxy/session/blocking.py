@@ -22,7 +22,7 @@ from protocol.topic_name import TopicName, parse_topic
 from proxy.block_rules import Rule
 from proxy.blocking.blocklist import Blocklist, LookAtSessions
 from proxy.brokers.dialing import through_proxy
-from proxy.kicks import Kick, KickEffect
+from proxy.kicks import KickChoice, KickEffect
 from proxy.refusals import RefusedError, metadata_refused, request_refused
 from proxy.session.streams import Streams, close_frame
 
@@ -95,8 +95,11 @@ class SessionBlocks:
             if look.is_unit_over(is_dear=may_be_meant):
                 yield
 
-    def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
-        """End the streams that an operator kicks, one in each step; they may be opened again at once."""
+    def kick(self, kick: KickChoice, effect: KickEffect) -> Iterator[None]:
+        """End the streams that an operator kicks, one in each step; they may be opened again at once.
+
+        A dry one only counts them.
+        """
         for stream in self._chosen(kick.means_stream):
             if stream is not None:
                 effect.streams += 1

@@ -27,7 +27,7 @@ from proxy.block_rules import Rule
 from proxy.blocking.blocklist import LookAtSessions
 from proxy.brokers.dialing import BrokerTlsError
 from proxy.budgets import Claim
-from proxy.kicks import Kick, KickEffect
+from proxy.kicks import KickChoice, KickEffect
 from proxy.observe.connection import Connection
 from proxy.refusals import NO_REQUEST, request_refused
 from proxy.session.blocking import BlockedClientResponder
@@ -406,16 +406,18 @@ class Session(TransportOwner):
         if look.is_at_clients and self.state in {_DIALLING, _RELAYING}:
             own = self._blocked_by()
             if own is not None:
-                self._engine.blocklist.ended(own, self.connection)
+                self._engine.blocklist.ended(own, self.connection, streams=self.stream_count())
                 self.refuse_client(SessionEnd(CloseReason.BLOCKED, str(own)))
                 yield
                 return
         if look.is_at_streams and self.forwarding is not None:
             yield from self.forwarding.blocks.end_streams(look)
 
-    def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
+    def kick(self, kick: KickChoice, effect: KickEffect) -> Iterator[None]:
         """End what an operator kicks of this session, or count what would end; see `proxy.kicks`."""
         if self.has_ended or not kick.means_client(self.connection):
+            return
+        if kick.spares_newcomers and self.state not in {_DIALLING, _RELAYING}:
             return
         if not kick.is_of_connections:
             if self.forwarding is not None:

@@ -8,21 +8,35 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta
 
-from proxy.admin.handlers import JSON, Text, asked, caller_of, described, encoded_each, explaining, read_body_of, sent
+from proxy.admin.handlers import (
+    JSON,
+    Either,
+    Text,
+    asked,
+    caller_of,
+    described,
+    encoded_each,
+    explaining,
+    read_body_of,
+    sent,
+)
 from proxy.admin.json_text import json_with
 from proxy.admin.refusals import refusal
 from proxy.block_rules import (
     MOST_NAME,
     MOST_REASON,
+    Key,
     Kind,
     Rule,
     TooManyRulesError,
     read_key,
     read_reason,
 )
+from proxy.kicks import DryBlock, KickEffect, kicking
 from proxy.policies.bodies import requested_body
 from proxy.policies.kept_blocks import BlockDesk
-from proxy.slices import Slices
+from proxy.session.engine import Engine
+from proxy.slices import Work
 
 _PATH = "/sluice/blocks"
 _KINDS = tuple(Kind)
@@ -31,6 +45,7 @@ _NAME = Text(name="name", meaning="whose, as it was blocked", longest=MOST_NAME,
 _TOPIC = Text(name="topic", meaning="the one topic that the block is of, if it is narrowed so")
 _NAMESPACE = Text(name="namespace", meaning="the one namespace that the block is of, if it is narrowed so")
 _KEY = (_KIND, _NAME, _TOPIC, _NAMESPACE)
+_DRY_RUN = Either(name="dry_run", meaning="1 counts what would end, and blocks nothing", words=("0", "1"))
 _LIFTED_IN_FILE = "the configuration file has it as well: it is lifted until it is blocked again; remove it there"
 _UNTIL_START = "the configuration file has it as well: it blocks again from the next start on; remove it there"
 
@@ -66,15 +81,19 @@ class Blocks(TypedDict):
 
 
 class EndedCounts(TypedDict):
-    """Counts of what a block ended."""
+    """Counts of what a block ended; `streams` counts those of ended connections as well."""
 
     connections: int
     streams: int
 
 
-class Blocked(TypedDict):
-    """The result of a block."""
+class Blocked(EndedCounts):
+    """The result of a block: the counts of what it ended, or would end (`blocked` is false).
 
+    `block` is the rule as it is, or would be; `ended` is nothing where it was a dry run.
+    """
+
+    blocked: bool
     block: ShownBlock
     ended: EndedCounts
 
@@ -91,12 +110,13 @@ class BlockRest:
 
     Args:
         desk: Sets and removes rules.
-        slices: Bounds the work in one turn of the loop.
+        engine: Has the sessions.
         lasts: Whether rules that are set outlive the process.
     """
 
-    def __init__(self, desk: BlockDesk, slices: Slices, *, lasts: bool) -> None:
-        self._slices = slices
+    def __init__(self, desk: BlockDesk, engine: Engine, *, lasts: bool) -> None:
+        self._engine = engine
+        self._slices = engine.slices
         self._desk = desk
         self._blocklist = desk.blocklist
         self._note = _LIFTED_IN_FILE if lasts else _UNTIL_START
@@ -117,18 +137,38 @@ class BlockRest:
         body = json_with({}, blocks=shown[0], lifted=shown[1])
         return await sent(request, body, {"Content-Type": JSON})
 
-    @described({200: Blocked}, body=Body, refuses=(409,))
+    @described({200: Blocked}, query=(_DRY_RUN,), body=Body, refuses=(409,))
     async def post(self, request: web.Request) -> web.Response:
         """Block; doing it again changes nothing but the reason."""
+        is_dry = _DRY_RUN.read(asked(request, (_DRY_RUN,))) == "1"
         try:
             body = await read_body_of(request, _body, await request.read())
-            key = read_key(body.kind, body.name, body.topic, body.namespace)
-            outcome = await self._desk.block(key, read_reason(body.reason), caller_of(request))
+            key, reason = read_key(body.kind, body.name, body.topic, body.namespace), read_reason(body.reason)
+            if is_dry:
+                return await self._counted(key, reason)
+            outcome = await self._desk.block(key, reason, caller_of(request))
         except TooManyRulesError as error:
             return refusal(409, str(error))
         assert outcome.rule is not None, "it is in force"
         ended: EndedCounts = {"connections": outcome.ended.connections, "streams": outcome.ended.streams}
-        answer: Blocked = {"block": self._one(outcome.rule), "ended": ended}
+        answer: Blocked = {**ended, "blocked": True, "block": self._one(outcome.rule), "ended": ended}
+        return web.json_response(answer)
+
+    async def _counted(self, key: Key, reason: str) -> web.Response:
+        """Answer with what a block would end.
+
+        Raises:
+            TooManyRulesError: If there is no room for it.
+        """
+        rule, effect = self._blocklist.would_be(key, reason), KickEffect()
+        await self._slices.done(Work.REQUESTS, kicking(self._engine.sessions, DryBlock(key), effect))
+        answer: Blocked = {
+            "connections": effect.connections,
+            "streams": effect.streams,
+            "blocked": False,
+            "block": self._one(rule),
+            "ended": {"connections": 0, "streams": 0},
+        }
         return web.json_response(answer)
 
     @described({200: Unblocked}, query=_KEY)

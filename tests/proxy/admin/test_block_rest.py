@@ -6,6 +6,7 @@ import pytest
 
 from proxy import block_rules as rules
 from proxy.block_rules import read_key
+from tests.proxy.admin.test_kick_rest import Client
 from tests.proxy.admin_client import Admin
 
 PATH = "/sluice/blocks"
@@ -24,6 +25,21 @@ async def test_what_is_blocked_is_shown_and_can_be_unblocked(make_admin) -> None
     query = {"kind": "producer", "name": "p", "topic": "persistent://a/b/c"}
     assert await admin.ask("DELETE", PATH, params=query) == (200, {"unblocked": True, "note": ""})
     assert await admin.ask("GET", PATH) == (200, {"blocks": [], "lifted": []})
+
+
+async def test_dry_block_counts_what_would_end_and_sets_nothing(make_admin) -> None:
+    admin: Admin = await make_admin()
+    clients = [Client() for _ in range(3)]
+    admin.engine.sessions.update(clients)
+    status, would = await admin.ask("POST", f"{PATH}?dry_run=1", json={"kind": "role", "name": "app", "reason": "loud"})
+    assert (status, would["blocked"], would["connections"], would["streams"]) == (200, False, 3, 6)
+    assert would["ended"] == {"connections": 0, "streams": 0}
+    assert (would["block"]["name"], would["block"]["reason"], would["block"]["origin"]) == ("app", "loud", "rest")
+    assert [choice.is_dry for choice in clients[0].kicks] == [True]
+    assert (admin.engine.blocklist.rules.all(), admin.store.audited(1)) == ([], [])
+    assert (await admin.ask("POST", f"{PATH}?dry_run=yes", json=BY_NAME))[0] == 400
+    _, done = await admin.ask("POST", f"{PATH}?dry_run=0", json=BY_NAME)
+    assert (done["blocked"], done["connections"], done["streams"]) == (True, 0, 0)
 
 
 async def test_saying_it_again_changes_the_reason_and_nothing_else(make_admin) -> None:
@@ -111,5 +127,6 @@ async def test_their_number_is_bounded(make_admin, monkeypatch: pytest.MonkeyPat
     await admin.ask("POST", PATH, json=BY_NAME)
     status, answer = await admin.ask("POST", PATH, json={"kind": "role", "name": "r"})
     assert (status, answer["reason"]) == (409, "1 rules are set, the most that can be; unblock some first")
+    assert (await admin.ask("POST", f"{PATH}?dry_run=1", json={"kind": "role", "name": "r"}))[0] == 409
     assert (await admin.ask("POST", PATH, json=BY_NAME))[0] == 200
     assert admin.engine.blocklist.rules.get(read_key("role", "r")) is None

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from proxy.blocking.blocklist import LookAtSessions
-from proxy.kicks import Kick, KickEffect
+from proxy.kicks import KickChoice, KickEffect
 from proxy.policies.store import Action
 from tests.proxy.admin_client import Admin
 from tests.proxy.policies.test_commands import sluice
@@ -24,12 +24,12 @@ class Client:
     """A session that notes how it was kicked."""
 
     def __init__(self) -> None:
-        self.kicks: list[Kick] = []
+        self.kicks: list[Any] = []
 
     def rules_added(self, _look: LookAtSessions) -> Iterator[None]:
         yield from ()
 
-    def kick(self, kick: Kick, effect: KickEffect) -> Iterator[None]:
+    def kick(self, kick: KickChoice, effect: KickEffect) -> Iterator[None]:
         self.kicks.append(kick)
         effect.connections += kick.is_of_connections
         effect.streams += 2

@@ -1,6 +1,7 @@
 """`sluice block`, `sluice unblock`, `sluice blocks` against the admin address of a proxy."""
 
 import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from proxy.block_rules import read_key
 from sluice.cli import app
+from tests.proxy.admin.test_kick_rest import Client
 from tests.proxy.admin_client import Admin
 
 
@@ -43,6 +45,17 @@ async def test_blocking_showing_and_unblocking(make_admin) -> None:
     done = await sluice(address_of(admin), "unblock", "producer", "p [x]", *where)
     assert (done.exit_code, done.stdout) == (0, "unblocked: producer p [x]\n")
     assert (await sluice(address_of(admin), "blocks")).stdout == "nothing is blocked\n"
+
+
+async def test_dry_run_counts_in_the_words_of_a_kick(make_admin) -> None:
+    admin: Admin = await make_admin()
+    admin.engine.sessions.add(Client())
+    would = await sluice(address_of(admin), "block", "address", "0.0.0.0/0", "--dry-run")
+    assert would.stdout == "would end: 1 connections, 2 producers and consumers\n"
+    would = await sluice(address_of(admin), "block", "address", "0.0.0.0/0", "--dry-run", "--json")
+    answer = json.loads(would.stdout)
+    assert (answer["blocked"], answer["connections"], answer["streams"]) == (False, 1, 2)
+    assert len(admin.engine.blocklist.rules) == 0
 
 
 async def test_a_narrow_terminal_cuts_nothing_off(make_admin) -> None:

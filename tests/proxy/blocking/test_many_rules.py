@@ -17,7 +17,7 @@ from proxy.block_rules import MOST_RULES, Key, Kind, Rule, read_key
 from proxy.blocking.blocklist import MOST_RULES_LOGGED, Blocklist, LookAtSessions, Order
 from proxy.config.model import load_config
 from proxy.counters import Counters
-from proxy.kicks import Kick, KickEffect
+from proxy.kicks import KickChoice, KickEffect
 from proxy.observe.connection import Connection
 from proxy.policies.kept_blocks import body, kept_key
 from proxy.policies.keys import PolicyKey, Principal
@@ -46,7 +46,7 @@ class Session:
         Session.looks += 1
         yield from ()
 
-    def kick(self, _kick: Kick, _effect: KickEffect) -> Iterator[None]:
+    def kick(self, _kick: KickChoice, _effect: KickEffect) -> Iterator[None]:
         yield from ()
 
 

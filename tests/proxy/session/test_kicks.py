@@ -1,5 +1,6 @@
 """Kicks, told as conversations: what is kicked ends on both legs, its neighbours go on, and it may come again."""
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -8,8 +9,8 @@ from accesslog.record import ConnectionLine
 from protocol.commands import encode
 from protocol.pulsar_pb2 import CommandCloseConsumer
 from proxy.block_rules import Key, Kind, Rule, read_network
-from proxy.blocking.blocklist import LookAtSessions
-from proxy.kicks import Kick, KickEffect, kicking
+from proxy.blocking.blocklist import LookAtSessions, Order
+from proxy.kicks import DryBlock, Kick, KickChoice, KickEffect, kicking
 from tests.proxy.blocks import OWN, close_to_broker, close_to_client
 from tests.proxy.conversation import NOTHING, World, consumer, publisher
 from tests.proxy.wire import (
@@ -24,6 +25,8 @@ from tests.proxy.wire import (
     sends,
     success,
 )
+
+WAYS = ["kick", "dry block", "block"]
 
 
 def kick(world: World, **words: Any) -> KickEffect:
@@ -164,16 +167,45 @@ def test_topic_named_like_a_partition_is_a_topic_of_its_own(world: World, name: 
     assert kick(world, topic=f"{TOPIC}-partition-{name}") == KickEffect(0, 1)
 
 
-@pytest.mark.parametrize("is_kick", [True, False], ids=["kick", "block"])
-def test_streams_that_are_not_meant_are_looked_at_in_slices(world: World, *, is_kick: bool) -> None:
+@pytest.mark.parametrize(
+    ("key", "effect"),
+    [
+        (Key(Kind.ADDRESS, "192.0.2.7"), (2, 2)),
+        (Key(Kind.ADDRESS, "0.0.0.0/0"), (3, 2)),
+        (Key(Kind.ADDRESS, "198.51.100.0/24"), (0, 0)),
+        (Key(Kind.ROLE, "nobody"), (0, 0)),
+        (Key(Kind.TOPIC, TOPIC), (0, 2)),
+        (Key(Kind.TOPIC, OTHER_TOPIC), (0, 0)),
+        (Key(Kind.PRODUCER, "named-by-broker"), (0, 2)),
+        (Key(Kind.PRODUCER, "named-by-broker", OTHER_TOPIC), (0, 0)),
+        (Key(Kind.SUBSCRIPTION, "named-by-broker"), (0, 0)),
+    ],
+    ids=str,
+)
+def test_dry_block_counts_what_the_block_then_ends(world: World, key: Key, effect: tuple[int, int]) -> None:
+    clients = [publisher(world)[0] for _ in range(2)]
+    world.client("192.0.2.9") >> connect()
+    world.client("192.0.2.7")  # has not sent CONNECT: it is turned away when it does
+    counted = KickEffect()
+    world.loop.run(lambda: deque(kicking(world.engine.sessions, DryBlock(key), counted), maxlen=0))
+    for client in clients:
+        client << NOTHING
+    assert (counted.connections, counted.streams) == effect
+    ended = world.loop.run(lambda: world.engine.blocklist.put(key, Order()))
+    world.advance(1)
+    assert (ended.connections, ended.streams) == effect
+
+
+@pytest.mark.parametrize("choice", [Kick(topic=TOPIC), DryBlock(Key(Kind.TOPIC, TOPIC)), None], ids=WAYS)
+def test_streams_that_are_not_meant_are_looked_at_in_slices(world: World, choice: KickChoice | None) -> None:
     client, broker = world.pair()
     client >> [producer(number, f"{TOPIC}-{number}") for number in range(200)]
     broker.heard()
     broker >> [producer_success(number, name=f"p{number}") for number in range(200)]
     client.heard()
     (session,) = world.engine.sessions
-    if is_kick:
-        units = session.kick(Kick(topic=TOPIC), KickEffect())
+    if choice is not None:
+        units = session.kick(choice, KickEffect())
     else:
         world.engine.blocklist.rules.put(Rule(Key(Kind.TOPIC, f"{TOPIC}-x")))
         units = session.rules_added(LookAtSessions({}, is_at_clients=True, is_at_streams=True))
