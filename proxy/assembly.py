@@ -546,6 +546,7 @@ class Proxy:
             connections=config.max_connections,
             folders={key: folder for key, folder in folders.items() if folder is not None},
             member=None if self.fleet is None else self.fleet.member,
+            shared=frozenset() if self.fleet is None else self.fleet.config.shared_levels,
             policies=self.engine.registry.policies,
             slices=self.engine.slices,
             clock=time.time,

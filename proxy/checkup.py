@@ -14,21 +14,16 @@ from typing import Literal, NamedTuple
 
 from fleet.member import FleetMember
 from fleet.messages import VersionSet
-from limiter.levels import Setting
-from limiter.names import is_pattern
-from limiter.policies import InForce, Policies
-from limiter.token_bucket import Limit
-from protocol.topic_name import parse_topic
+from limiter.policies import Policies
 from proxy.degraded import DegradedStates
 from proxy.descriptors import Shortage
 from proxy.file_calls import LOOK_S, FileCallError, FileCalls
 from proxy.server import BACKLOG
 from proxy.slices import Slices, Work
 from proxy.tls.certificates import SOON_S, Expiry
+from proxy.unreachable_limits import UnreachableLimits
 
 Severity = Literal["ok", "warning", "problem"]
-MOST_LISTED = 20
-"""Findings of one kind that are listed; the last line has the number of the others."""
 _LITTLE, _VERY_LITTLE = 0.05, 0.01
 """Parts of a disk that are free, below which there is a warning, and a problem."""
 OLDEST, NEWEST = (2, 11), (5, 0)
@@ -81,6 +76,7 @@ class Checkup:
         connections: Client connections that may be open, each with one to a broker.
         folders: The folders that the proxy writes into, by key.
         member: This member of a fleet; None: the proxy is in none.
+        shared: Levels whose limits the members of that fleet share; empty without one.
         policies: The limits in force.
         slices: Bounds the work in one turn of the loop.
         clock: Seconds since 1970.
@@ -97,6 +93,7 @@ class Checkup:
         connections: int,
         folders: Mapping[str, Path],
         member: FleetMember | None,
+        shared: frozenset[str],
         policies: Policies,
         slices: Slices,
         clock: Callable[[], float],
@@ -109,6 +106,7 @@ class Checkup:
         self._connections = connections
         self._folders = folders
         self._member = member
+        self._shared = shared
         self._policies = policies
         self._slices = slices
         self._clock = clock
@@ -122,11 +120,14 @@ class Checkup:
         if self._member is not None:
             found.append(of_versions(self._member))
         found += await self._of_machine()
-        unreachable = UnreachableLimits(self._policies)
+        unreachable = UnreachableLimits(self._policies, self._shared, self._members())
         await self._slices.done(Work.REQUESTS, unreachable.looking())
-        found += unreachable.findings()
+        found += of_limits(unreachable)
         order: tuple[Severity, ...] = ("problem", "warning", "ok")
         return sorted(found, key=lambda finding: order.index(finding.severity))
+
+    def _members(self) -> int:
+        return 1 if self._member is None else self._member.members or self._member.settings.expected
 
     async def _clocks(self) -> Mapping[str, float | str] | None:
         return None if self._broker_clocks is None else await self._broker_clocks()
@@ -299,63 +300,10 @@ def writable(folders: Mapping[str, Path]) -> Iterator[Finding]:
             yield Finding("folder", "ok", f"{key}: files can be made in {folder}")
 
 
-class UnreachableLimits:
-    """Limits that no stream can reach, as one of a wider level, which holds at the same time, is lower.
-
-    Args:
-        policies: The limits in force.
-    """
-
-    def __init__(self, policies: Policies) -> None:
-        self._policies = policies
-        self._found = set[tuple[str, str, str, str]]()
-        self._texts: list[str] = []
-        """Of the first ones that were found."""
-
-    def looking(self) -> Iterator[None]:
-        """Look at each limit of a topic and of a namespace, a unit of work in each step."""
-        for direction in ("publish", "dispatch"):
-            for setting in (Setting.NAMESPACE, Setting.TOPIC_OF_NAMESPACE, Setting.PARTITIONED_TOPIC, Setting.TOPIC):
-                for name in list(self._policies.by_name(direction, setting)):
-                    if not is_pattern(name):
-                        topic = name if "://" in name else f"persistent://{name}/any"
-                        self._compare(self._policies.in_force(direction, parse_topic(topic)))
-                    yield
-
-    def findings(self) -> list[Finding]:
-        """Return a finding for each limit, up to `MOST_LISTED`."""
-        remedy = "lower it, or raise the wider one; `sluice explain TOPIC` shows all that hold for a topic"
-        found = [Finding("limits", "warning", text, remedy) for text in self._texts]
-        if others := len(self._found) - len(self._texts):
-            found.append(Finding("limits", "warning", f"{others} further limits like these", remedy))
-        return found or [Finding("limits", "ok", "no limit is above one of a wider level")]
-
-    def _compare(self, limits: tuple[InForce, ...]) -> None:
-        for place, inner in enumerate(limits):
-            for outer in limits[:place]:
-                if outer.limit.mode != "observe":
-                    self._compare_two(inner, outer)
-
-    def _compare_two(self, inner: InForce, outer: InForce) -> None:
-        scope = inner.scope
-        for unit, rate, bound in _rates(inner.limit, outer.limit):
-            key = scope.direction, scope.level, scope.name, unit
-            if rate <= bound or key in self._found:
-                continue
-            self._found.add(key)
-            if len(self._texts) < MOST_LISTED:
-                self._texts.append(
-                    f"{scope.direction} limit of {_words(inner)}, {rate:g} {unit}/s, is above that of "
-                    f"{_words(outer)}, {bound:g} {unit}/s"
-                )
-
-
-def _rates(inner: Limit, outer: Limit) -> Iterator[tuple[str, float, float]]:
-    """Yield the unit and both rates where both limit it."""
-    for unit, rate, bound in (("messages", inner.messages, outer.messages), ("bytes", inner.size, outer.size)):
-        if rate is not None and bound is not None:
-            yield unit, rate.per_second, bound.per_second
-
-
-def _words(limit: InForce) -> str:
-    return f"{limit.scope.level.replace('_', ' ')} {limit.scope.name}".strip()
+def of_limits(unreachable: UnreachableLimits) -> list[Finding]:
+    """Return a finding for each limit that no stream can reach, up to `MOST_LISTED`."""
+    remedy = "lower it, or raise the wider one; `sluice explain TOPIC` shows all that hold for a topic"
+    found = [Finding("limits", "warning", text, remedy) for text in unreachable.texts]
+    if others := unreachable.number - len(unreachable.texts):
+        found.append(Finding("limits", "warning", f"{others} further limits like these", remedy))
+    return found or [Finding("limits", "ok", "no limit is above one of a wider level")]

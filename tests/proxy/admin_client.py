@@ -79,6 +79,7 @@ class Admin:
             connections=config.max_connections,
             folders={},
             member=None,
+            shared=frozenset(),
             policies=self.engine.registry.policies,
             slices=self.engine.slices,
             clock=self.clock,

@@ -14,18 +14,15 @@ from fleet.messages import Grants, VersionSet
 from fleet.settings import FleetSettings
 from limiter.policies import Policies
 from proxy.checkup import (
-    MOST_LISTED,
     BrokerAnswer,
     Checkup,
     Finding,
-    UnreachableLimits,
     disks,
     kernel,
     of_broker,
     of_clocks,
     writable,
 )
-from proxy.config.model import Config
 from proxy.counters import Counters
 from proxy.degraded import Degraded, DegradedStates
 from proxy.descriptors import Shortage
@@ -33,7 +30,6 @@ from proxy.slices import Slices
 from proxy.tls.certificates import Expiry
 from sluice.cli import app
 from tests.proxy.admin_client import Admin
-from tests.proxy.file_limits import policies_of
 from tests.proxy.hung_call import HungCall
 
 DAY = 86_400
@@ -60,6 +56,7 @@ async def examined(**differs: Any) -> list[Finding]:
         "connections": 100,
         "folders": {},
         "member": None,
+        "shared": frozenset(),
         "policies": Policies(),
         "slices": Slices(Counters()),
         "clock": lambda: NOW,
@@ -213,52 +210,6 @@ async def test_folder_that_hangs_holds_no_other_finding_up(monkeypatch: pytest.M
     assert folder.severity == "problem"
     assert {"kernel", "limits"} <= {each.check for each in found}
     reading.end()
-
-
-def unreachable(limits: dict[str, Any]) -> list[Finding]:
-    looking = UnreachableLimits(policies_of(Config.model_validate({"limits": limits}).limits))
-    for _ in looking.looking():
-        pass
-    return looking.findings()
-
-
-TENANT = {"tenants": {"acme": {"publish": {"messages": 100, "bytes": "1MB"}}}}
-
-
-def test_limit_above_a_wider_one_is_found() -> None:
-    topic = "persistent://acme/shop/orders"
-    (found,) = unreachable({**TENANT, "topics": {topic: {"publish": {"messages": 500, "bytes": "1kB"}}}})
-    assert found.severity == "warning"
-    assert found.text == f"publish limit of topic {topic}, 500 messages/s, is above that of tenant acme, 100 messages/s"
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {**TENANT, "topics": {"persistent://acme/shop/orders": {"publish": {"messages": 100}}}},
-        {**TENANT, "topics": {"persistent://other/shop/orders": {"publish": {"messages": 500}}}},
-        {**TENANT, "topics": {"persistent://acme/shop/orders": {"dispatch": {"messages": 500}}}},
-        {
-            "tenants": {"acme": {"publish": {"messages": 100, "mode": "observe"}}},
-            "topics": {"persistent://acme/shop/orders": {"publish": {"messages": 500}}},
-        },
-        {**TENANT, "namespaces": {"acme/*": {"publish_total": {"messages": 500}}}},
-    ],
-)
-def test_limit_that_can_be_reached_is_not(limits: dict[str, Any]) -> None:
-    assert [each.severity for each in unreachable(limits)] == ["ok"]
-
-
-def test_total_of_a_namespace_is_looked_at() -> None:
-    (found,) = unreachable({**TENANT, "namespaces": {"acme/shop": {"publish_total": {"bytes": "2MB"}}}})
-    assert found.text.startswith("publish limit of namespace acme/shop, 2e+06 bytes/s, is above that of tenant acme")
-
-
-def test_list_of_limits_is_bounded() -> None:
-    many = {f"persistent://acme/shop/t{number}": {"publish": {"messages": 500}} for number in range(30)}
-    found = unreachable({**TENANT, "topics": many})
-    assert len(found) == MOST_LISTED + 1
-    assert found[-1].text == "10 further limits like these"
 
 
 async def test_command_shows_findings_and_its_exit_code(make_admin: Any) -> None:

@@ -1,0 +1,191 @@
+"""Limits that no stream can reach, as a wider one is lower."""
+
+from typing import Any
+
+import pytest
+
+from limiter.levels import SHAREABLE, Setting
+from limiter.policies import Policies, Value
+from limiter.token_bucket import Limit, rate
+from proxy.checkup import Finding, of_limits
+from proxy.config.model import Config
+from proxy.unreachable_limits import MOST_LISTED, UnreachableLimits
+from tests.proxy.file_limits import policies_of
+
+TENANT = {"tenants": {"acme": {"publish": {"messages": 100, "bytes": "1MB"}}}}
+TOPIC = "persistent://acme/shop/orders"
+
+
+def found_in(policies: Policies, **fleet: Any) -> list[Finding]:
+    looking = UnreachableLimits(policies, **fleet)
+    for _ in looking.looking():
+        pass
+    return of_limits(looking)
+
+
+def unreachable(limits: dict[str, Any], **fleet: Any) -> list[Finding]:
+    return found_in(policies_of(Config.model_validate({"limits": limits}).limits), **fleet)
+
+
+def told(limits: dict[str, Any], **fleet: Any) -> list[str]:
+    return [each.text for each in unreachable(limits, **fleet) if each.severity != "ok"]
+
+
+def publish(messages: int, **more: Any) -> dict[str, Any]:
+    return {"publish": {"messages": messages, **more}}
+
+
+def test_limit_above_a_wider_one_is_found() -> None:
+    (found,) = unreachable({**TENANT, "topics": {TOPIC: publish(500, bytes="1kB")}})
+    assert found.severity == "warning"
+    assert found.text == (
+        f"publish limit of topic {TOPIC} (file), 500 messages/s, is above that of tenant acme (file), 100 messages/s"
+    )
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {**TENANT, "topics": {TOPIC: publish(100)}},
+        {**TENANT, "topics": {"persistent://other/shop/orders": publish(500)}},
+        {**TENANT, "topics": {TOPIC: {"dispatch": {"messages": 500}}}},
+        {"tenants": {"acme": publish(100, mode="observe")}, "topics": {TOPIC: publish(500)}},
+        {**TENANT, "namespaces": {"*/shop": {"publish_total": {"messages": 500}}}},
+        {**TENANT, "each_topic": publish(500)},
+        {**TENANT, "roles": {"app": publish(500)}},
+        {"tenants": {"*": publish(100), "acme": publish(600)}, "each_topic": publish(500)},
+        {"tenants": {"*": publish(100), "acme": {"publish": {"bytes": "1MB"}}}, "each_topic": publish(500)},
+        {"tenants": {"*": publish(100), "acme": publish(9, mode="observe")}, "each_topic": publish(500)},
+        {"tenants": {"free-*": publish(100), "free-1*": publish(600)}, "namespaces": {"free-*/web": publish(500)}},
+        {
+            "namespaces": {
+                "acme/*": {"publish_total": {"messages": 10}, **publish(50)},
+                "acme/big": {"publish_total": {"messages": 90}},
+            },
+        },
+        {
+            "resource_groups": {
+                "few": {"tenants": ["acme"], **publish(10)},
+                "more": {"namespaces": ["acme/big"], **publish(100)},
+            },
+            "namespaces": {"acme/*": publish(50)},
+        },
+    ],
+)
+def test_limit_that_can_be_reached_is_not(limits: dict[str, Any]) -> None:
+    assert told(limits) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "texts"),
+    [
+        (
+            {
+                "tenants": {"shop": publish(50)},
+                "plans": {"gold": publish(2000)},
+                "namespaces": {"shop/*": {"plan": "gold"}},
+            },
+            ["topic of namespace shop/* (file, plan gold), 2000 messages/s, is above that of tenant shop (file), 50"],
+        ),
+        (
+            {
+                "proxy": publish(90),
+                "plans": {"free": publish(100)},
+                "tenants": {"loner": publish(500), "free-*": {"plan": "free"}, "small": publish(9)},
+            },
+            [
+                "tenant loner (file), 500 messages/s, is above that of proxy (file), 90",
+                "tenant free-* (file, plan free), 100 messages/s, is above that of proxy (file), 90",
+            ],
+        ),
+        (
+            {"tenants": {"*": publish(100), "acme": publish(200)}, "each_topic": publish(500)},
+            ["topic of broker (file), 500 messages/s, is above that of tenant * (file), 100"],
+        ),
+        (
+            {"tenants": {"free-*": publish(100)}, "namespaces": {"free-1*/*": {"publish_total": {"messages": 500}}}},
+            ["namespace free-1*/* (file), 500 messages/s, is above that of tenant free-* (file), 100"],
+        ),
+        (
+            {"namespaces": {"acme/*": {"publish_total": {"messages": 10}, **publish(50)}}},
+            ["topic of namespace acme/* (file), 50 messages/s, is above that of namespace acme/* (file), 10"],
+        ),
+        (
+            {"topics": {TOPIC: {"publish_total": {"messages": 10}, **publish(50)}}},
+            [f"topic {TOPIC} (file), 50 messages/s, is above that of partitioned topic {TOPIC} (file), 10"],
+        ),
+        (
+            {
+                "resource_groups": {"few": {"tenants": ["acme"], **publish(10)}},
+                "namespaces": {"acme/*": {"publish_total": {"messages": 50}}},
+            },
+            ["namespace acme/* (file), 50 messages/s, is above that of resource group few (file), 10"],
+        ),
+        (
+            {"proxy": publish(90), "roles": {"app": publish(91)}, "producers": {"*": publish(92)}},
+            [
+                "producer * (file), 92 messages/s, is above that of proxy (file), 90",
+                "role app (file), 91 messages/s, is above that of proxy (file), 90",
+            ],
+        ),
+        (
+            {"proxy": publish(90), **TENANT, "topics": {TOPIC: publish(500)}},
+            [
+                "tenant acme (file), 100 messages/s, is above that of proxy (file), 90",
+                f"topic {TOPIC} (file), 500 messages/s, is above that of proxy (file), 90",
+            ],
+        ),
+        (
+            {**TENANT, "namespaces": {"acme/shop": {"publish_total": {"bytes": "2MB"}}}},
+            ["namespace acme/shop (file), 2000000 bytes/s, is above that of tenant acme (file), 1000000 bytes/s"],
+        ),
+    ],
+)
+def test_limit_is_named_as_it_is_written_at_each_level(limits: dict[str, Any], texts: list[str]) -> None:
+    found = told(limits)
+    assert [each.startswith(f"publish limit of {text}") for each, text in zip(found, texts, strict=True)] == [
+        True for _ in texts
+    ], found
+
+
+def test_subscription_is_compared_with_its_topic() -> None:
+    topic = {"dispatch": {"messages": 10}, "subscriptions": {"s": {"dispatch": {"messages": 50}}}}
+    (text,) = told({"topics": {TOPIC: topic}})
+    assert text.startswith(
+        f"dispatch limit of subscription s@{TOPIC} (file), 50 messages/s, is above that of topic {TOPIC}"
+    )
+
+
+def test_limit_that_a_fleet_shares_is_of_all_members() -> None:
+    limits = {
+        "proxy": publish(90),
+        "tenants": {"a": publish(170), "b": publish(190)},
+        "addresses": {"10.0.0.0/8": publish(91)},
+    }
+    tenant, address = told(limits, shared=SHAREABLE, members=2)
+    assert tenant.endswith(
+        "tenant b (file), 190 messages/s, is above that of proxy (file), 90 messages/s in each of 2 members"
+    )
+    assert address.endswith("address 10.0.0.0/8 (file), 91 messages/s, is above that of proxy (file), 90 messages/s")
+
+
+def test_limit_of_a_tenant_for_itself_is_looked_at() -> None:
+    policies = policies_of(Config.model_validate({"limits": TENANT}).limits)
+    policies.put_tenants("publish", Setting.TOPIC, TOPIC, Value(Limit(rate(500)), "tenant"))
+    (found,) = found_in(policies)
+    assert found.text.startswith(
+        f"publish limit of topic {TOPIC} (tenant), 500 messages/s, is above that of tenant acme (file)"
+    )
+
+
+def test_list_of_limits_is_bounded() -> None:
+    many = {f"persistent://acme/shop/t{number}": publish(500) for number in range(30)}
+    found = unreachable({**TENANT, "topics": many})
+    assert len(found) == MOST_LISTED + 1
+    assert found[-1].text == "10 further limits like these"
+
+
+def test_each_step_looks_at_one_limit() -> None:
+    many = {f"persistent://acme/shop/t{number}": publish(500) for number in range(30)}
+    looking = UnreachableLimits(policies_of(Config.model_validate({"limits": {**TENANT, "topics": many}}).limits))
+    assert [looking.number for _ in looking.looking()][-30:] == [*range(1, 31)]
