@@ -10,7 +10,8 @@ from typing import Annotated, Literal, NoReturn
 
 import msgspec
 from msgspec import Meta, Struct
-from rich.console import Console, Group
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,7 @@ from protocol.printable import printable, printable_json
 from proxy import typed_json
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError
+from proxy.cli.top_fit import PROXY, fitted, shortened
 
 MOST_STREAMS = 10_000
 """Streams that are asked for, at most: as many as one answer can hold."""
@@ -143,6 +145,11 @@ def fetch(link: AdminLink, wanted: Mapping[str, str] | None = None) -> Poll:
         raise AdminLinkError(
             f"{link.address}: this version of Sluice does not understand the answer ({error})"
         ) from None
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things: `1 stream`, `1,200 streams`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 _SIZES = ("B", "kB", "MB", "GB", "TB")
@@ -339,9 +346,8 @@ def _row(proxy: str, stream: StreamState, before: StreamState | None, elapsed_s:
 
 
 _COLUMNS = ("topic", "way", "who", "client", "offered/s", "passed/s", "held", "bytes", "since", "waits on")
-_TO_THE_RIGHT = frozenset({"offered/s", "passed/s", "held", "bytes", "since"})
-_PROXY = "proxy"
-"""The first column, where several proxies are looked at."""
+_TO_THE_RIGHT = frozenset({"offered/s", "passed/s", "offered", "passed", "held", "bytes", "since"})
+_BEFORE_SUMS, _BETWEEN_SUMS = "   ", " · "
 _WAYS = {"publish": "pub", "dispatch": "dis"}
 
 
@@ -373,21 +379,21 @@ def show(looked: ProxyLooks, view: View) -> Shown:
     """Return one table of proxies that were looked at, with rates since the looks before."""
     rows = looked.rows(view.sort)
     several = len(looked.looks) + len(looked.silent) > 1
-    heading = [f"{view.title}   {_sums([look.poll for look in looked.looks], rows)}", *looked.silent]
+    heading = [f"{view.title}{_BEFORE_SUMS}{_sums([look.poll for look in looked.looks], rows)}", *looked.silent]
     for look in looked.looks:
         heading += [f"{look.proxy}: {line}" if several else line for line in _states(look.poll)]
     cells = [_cells(row) for row in rows[: view.most]]
     if not several:
         return Shown(heading, _COLUMNS, cells)
     named = [(printable(row.proxy), *each) for row, each in zip(rows, cells, strict=False)]
-    return Shown(heading, (_PROXY, *_COLUMNS), named)
+    return Shown(heading, (PROXY, *_COLUMNS), named)
 
 
 def _states(poll: Poll) -> list[str]:
     """Return the lines about a proxy itself."""
     lines = []
     if poll.left_out:
-        lines.append(f"rates and rows without {poll.left_out:,} streams that hold less and were opened later")
+        lines.append(f"rates and rows without {counted(poll.left_out, 'stream')} that hold less and were opened later")
     if poll.draining is not None:
         lines.append(printable(poll.draining))
     return [*lines, *shares_lines(poll.shares), *map(degraded_line, poll.degraded)]
@@ -423,34 +429,66 @@ def as_json(looked: ProxyLooks, sort: Sort, most: int) -> str:
     return printable_json(msgspec.json.encode(answer).decode())
 
 
-def rendered(shown: Shown, problem: str = "") -> Group:
-    """Draw what is shown for a terminal.
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A table as a terminal shows it, within its width.
 
     Args:
         shown: The table to show.
         problem: Why it is old, if it is.
+        height: The lines of the terminal that it may have; None: any number.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in shown.columns:
-        table.add_column(column, justify="right" if column in _TO_THE_RIGHT else "left", no_wrap=True)
-    for cells in shown.cells:
-        is_held = cells[shown.columns.index("held")] != "0"
-        table.add_row(*(Text(cell, overflow="ellipsis") for cell in cells), style="yellow" if is_held else "")
-    heading = [Text(line, style="bold", no_wrap=True, overflow="ellipsis") for line in shown.heading]
-    return Group(*heading, *([Text(problem, style="bold red")] if problem else []), table)
+
+    shown: Shown
+    problem: str = ""
+    height: int | None = None
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it."""
+        width = options.max_width
+        columns, rows, gap = fitted(self.shown.columns, self.shown.cells, width)
+        lines = [*_lines_of_sums(self.shown.heading[0], width), *self.shown.heading[1:]]
+        heading = [Text(line, style="bold", no_wrap=True, overflow="ellipsis") for line in lines]
+        if self.problem:
+            heading.append(Text(self.problem, style="bold red"))
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
+        for column in columns:
+            table.add_column(column, justify="right" if column in _TO_THE_RIGHT else "left", no_wrap=True)
+        for cells in rows if self.height is None else rows[: max(1, self.height - len(heading) - 1)]:
+            is_held = cells[columns.index("held")] != "0"
+            table.add_row(*(Text(cell, overflow="ellipsis") for cell in cells), style="yellow" if is_held else "")
+        yield from heading
+        yield table
+
+
+def _lines_of_sums(line: str, width: int) -> list[str]:
+    """Return the first line with the sums; where it is too long, in several lines, each of which ends with a sum."""
+    if cell_len(line) <= width:
+        return [line]
+    title, _, sums = line.rpartition(_BEFORE_SUMS)
+    lines = [shortened(title, width)]
+    for part in sums.split(_BETWEEN_SUMS):
+        longer = f"{lines[-1]}{_BETWEEN_SUMS}{part}"
+        if len(lines) > 1 and cell_len(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines
 
 
 def _sums(polls: Sequence[Poll], rows: list[StreamRow]) -> str:
     totals = [poll.totals for poll in polls]
+    streams = counted(sum(each.streams for each in totals), "stream")
+    messages = counted(sum(each.held_messages for each in totals), "message")
     held_bytes = sum(each.held_bytes for each in totals)
     rejected = total([row.rejected_per_s for row in rows])
     parts = [
-        f"{sum(each.streams for each in totals):,} streams, {sum(each.held_streams for each in totals):,} held",
-        f"{sum(each.held_messages for each in totals):,} messages, {size(held_bytes)} held",
+        f"{streams}, {sum(each.held_streams for each in totals):,} held",
+        f"{messages}, {size(held_bytes)} held",
         f"offered {rate(total([row.offered_per_s for row in rows]))}/s",
         f"passed {rate(total([row.passed_per_s for row in rows]))}/s",
     ]
-    return " · ".join([*parts, f"rejected {rate(rejected)}/s"] if rejected else parts)
+    return _BETWEEN_SUMS.join([*parts, f"rejected {rate(rejected)}/s"] if rejected else parts)
 
 
 def _cells(row: StreamRow) -> tuple[str, ...]:
@@ -563,7 +601,7 @@ def _print(looked: ProxyLooks, request: TopRequest, console: Console) -> None:
     if request.json:
         console.file.write(as_json(looked, request.sort, request.rows) + "\n")
     elif console.is_terminal:
-        console.print(rendered(_shown(looked, request, request.rows)))
+        console.print(Drawing(_shown(looked, request, request.rows)))
     else:
         console.file.write(plain(_shown(looked, request, request.rows)) + "\n\n")
     console.file.flush()
@@ -574,7 +612,7 @@ def _live(watch: ProxyWatch, request: TopRequest, console: Console, sleep: Calla
         return max(1, min(request.rows, console.height - _HEADING_LINES))
 
     shown = _shown(watch.look(), request, room())
-    with Live(rendered(shown), console=console, screen=True, auto_refresh=False) as live:
+    with Live(Drawing(shown, height=console.height), console=console, screen=True, auto_refresh=False) as live:
         while True:
             live.refresh()
             problem = ""
@@ -583,7 +621,7 @@ def _live(watch: ProxyWatch, request: TopRequest, console: Console, sleep: Calla
                 shown = _shown(watch.look(), request, room())
             except AdminLinkError as error:
                 problem = str(error)
-            live.update(rendered(shown, problem))
+            live.update(Drawing(shown, problem, console.height))
 
 
 # ---- sluice fleet

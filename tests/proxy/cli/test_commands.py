@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli.top_view import counted
 from tests.proxy.admin_client import Admin
 from tests.proxy.cli.test_poll import hold_one
 from tests.waiting import PATIENCE_S
@@ -33,7 +34,7 @@ async def test_one_table_says_who_waits_for_what(make_admin) -> None:
     code, out, err = await sluice_top("--admin", f"127.0.0.1:{admin.client.port}", "--once", "--interval", "100ms")
     assert (code, err) == (0, "")
     heading, columns, row, empty = out.split("\n")[:4]
-    assert "1 streams, 1 held · 1 messages, 100 B held" in heading
+    assert "1 stream, 1 held · 1 message, 100 B held" in heading
     assert columns.startswith("topic")
     assert row.split()[:7] == ["acme/shop/orders", "pub", "p", "a:1", "0", "0", "1"]
     assert row.endswith("namespace acme/shop 1/h")
@@ -56,7 +57,7 @@ async def test_a_tenants_token_shows_its_own_streams(make_admin, tmp_path: Path)
         at = ("--admin", f"127.0.0.1:{admin.client.port}", "--token-file", str(tmp_path / "token"))
         code, out, err = await sluice_top(*at, "--once", "--interval", "100ms")
         assert (code, err) == (0, "")
-        assert f"{streams} streams, {streams} held" in out
+        assert f"{counted(streams, 'stream')}, {streams} held" in out
         assert ("acme/shop/orders" in out) == bool(streams)
 
 

@@ -6,7 +6,9 @@ import json
 import pytest
 from rich.console import Console
 
+from proxy.cli.top_fit import fitted, told_apart
 from proxy.cli.top_view import (
+    Drawing,
     FleetAnswer,
     FleetLimitAnswer,
     HolderAnswer,
@@ -16,12 +18,12 @@ from proxy.cli.top_view import (
     ProxyLooks,
     QuotaAnswer,
     ShareAnswer,
+    Shown,
     View,
     Waiting,
     as_json,
     fleet_tables,
     plain,
-    rendered,
     show,
 )
 from tests.proxy.console_states import poll, state
@@ -79,12 +81,108 @@ def test_what_is_rejected_stands_in_the_sums_if_there_is_any() -> None:
 def test_a_terminal_gets_the_same_cells_within_its_width() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=100, color_system=None)
-    console.print(rendered(show(looks(), VIEW), problem="no answer"))
+    console.print(Drawing(show(looks(), VIEW), problem="no answer"))
     text = out.getvalue()
     assert max(len(line) for line in text.splitlines()) <= 100
     assert "1,200" in text
     assert "no answer" in text
     assert "\x1b[31m" not in text
+
+
+def drawn(shown: Shown, width: int) -> list[str]:
+    out = io.StringIO()
+    Console(file=out, force_terminal=True, width=width, color_system=None).print(Drawing(shown))
+    return [line.rstrip() for line in out.getvalue().splitlines()]
+
+
+def busy(number: int) -> Poll:
+    limit = Waiting("tenant", "free-01", 100.0, None, 250.0)
+    streams = [
+        state(
+            stream_id=each,
+            topic=f"persistent://free-{each:02}/web/pages",
+            producer_name=f"standin-179605646{number}450-{each}",
+            client_address=f"192.0.2.{number}:4000{each}",
+            offered_messages=12_345,
+            passed_messages=1_234,
+            held_messages=11_111,
+            held_bytes=11_111_000,
+            held_for_ms=3200.0,
+            waits_on=limit,
+        )
+        for each in range(3)
+    ]
+    return poll(2000, *streams)
+
+
+def busy_looks(*proxies: str) -> ProxyLooks:
+    before = poll(1000, *(state(stream_id=each, topic=f"persistent://free-{each:02}/web/pages") for each in range(3)))
+    return ProxyLooks([looked(busy(number), before, proxy) for number, proxy in enumerate(proxies)])
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("proxies", [["127.0.0.1:8080"], ["127.0.0.1:8080", "127.0.0.1:8081"]], ids=["one", "two"])
+def test_numbers_are_whole_and_names_are_cut_in_the_middle(width: int, proxies: list[str]) -> None:
+    lines = drawn(show(busy_looks(*proxies), View(f"12:00:00 {', '.join(proxies)}", "held", 20)), width)
+    assert max(map(len, lines)) <= width
+    titles = next(line for line in lines if "topic" in line)
+    assert titles.split()[-7:] == ["offered", "passed", "held", "bytes", "since", "waits", "on"]
+    rows = lines[lines.index(titles) + 1 :]
+    assert len(rows) == 3 * len(proxies)
+    for row in rows:
+        assert " 12,345 " in row
+        assert " ".join(row.split()).partition(" 12,345 ")[2].startswith("1,234 11,111 11.1 MB 3.2s tenant")
+        assert row.endswith(" 100/s"), "the value of a limit is a number, too"
+    if width == 120 or len(proxies) == 1:
+        assert all(" stan" in row for row in rows)
+    if len(proxies) == 2:
+        assert {row.split()[0] for row in rows} == {"…:8080", "…:8081"}
+    sums = " · ".join(lines[: lines.index(titles)])
+    assert f"offered {12_345 * 3 * len(proxies):,}/s · passed {1_234 * 3 * len(proxies):,}/s" in sums
+
+
+def test_live_table_is_no_higher_than_the_terminal() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80, height=6, color_system=None)
+    console.print(Drawing(show(busy_looks("127.0.0.1:8080", "127.0.0.1:8081"), VIEW), height=6))
+    assert len(out.getvalue().splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["127.0.0.1:8080", "127.0.0.1:8081"], ["…:8080", "…:8081"]),
+        (["10.0.0.1:8080", "10.0.0.2:8080"], ["….1…", "….2…"]),
+        (["sluice-0.sluice:8080", "sluice-1.sluice:8080"], ["…-0…", "…-1…"]),
+        (["a:8080", "b:8080"], ["a…", "b…"]),
+        (["a:1", "b:2"], ["a:1", "b:2"]),
+        (["a:1"], ["a:1"]),
+        (["a.b", "a.b.b"], ["….b", "….b.b"]),
+    ],
+)
+def test_proxies_are_told_apart_by_what_differs(names: list[str], short: list[str]) -> None:
+    assert list(told_apart(names).values()) == short
+
+
+@pytest.mark.parametrize(
+    ("words", "fits"),
+    [
+        ("tenant shop 25/s (50.0% of 50/s)", "tenant shop 25/s"),
+        ("tenant shopping-cart 25/s (50.0% of 50/s)", "tenant shoppi… 25/s"),
+        ("topic 110/s (10/s + published)", "topic 110/s"),
+        ("topic 110/s", "topic 110/s"),
+        ("observed: would hold 1,234", "observed: wo… 1,234"),
+    ],
+)
+def test_value_of_a_limit_stays_whole(words: str, fits: str) -> None:
+    cells: list[tuple[str, ...]] = [("t" * 60, words), ("t", "topic 1/s")]
+    assert fitted(("topic", "waits on"), cells, 40).cells[0][1] == fits
+
+
+def test_one_stream_is_no_streams() -> None:
+    assert (
+        show(ProxyLooks([looked(poll(1000, state()))]), VIEW).heading[0].startswith(f"{VIEW.title}   1 stream, 0 held")
+    )
 
 
 def test_several_proxies_are_one_table_in_order() -> None:
