@@ -1,9 +1,12 @@
 """The output of the commands about policies."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
@@ -32,7 +35,77 @@ _TITLES = {
 }
 
 
-def explanation(answer: dict[str, Any]) -> Iterator[Table | str]:
+@dataclass(frozen=True, slots=True)
+class LevelRow:
+    """A row about a level.
+
+    Args:
+        level: The level; empty where it is that of the row before.
+        cells: The other columns.
+        style: The style of the row.
+    """
+
+    level: str
+    cells: tuple[Text, ...]
+    style: str
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTable:
+    """The levels of one direction: a table, or in a terminal too narrow for its words a paragraph for each value.
+
+    Args:
+        title: The line above.
+        columns: The titles of the columns.
+        rows: The rows.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: list[LevelRow]
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it; no word is broken that fits a line."""
+        widths = self._widths(options.max_width)
+        if widths is None:
+            yield Text(self.title, style="italic")
+            yield self._paragraphs()
+            return
+        table = Table(title=self.title, title_justify="left")
+        for name, width in zip(self.columns, widths, strict=True):
+            table.add_column(name, overflow="fold", width=width)
+        for row in self.rows:
+            table.add_row(row.level, *row.cells, style=row.style)
+        yield table
+
+    def _widths(self, most: int) -> list[int] | None:
+        """Return the columns' widths in which all words are whole; None: there is no room for these."""
+        columns = list(zip(self.columns, *((row.level, *map(str, row.cells)) for row in self.rows), strict=True))
+        widths = [max(cell_len(word) for cell in cells for word in cell.split() or [""]) for cells in columns]
+        widths[0] = max(map(cell_len, columns[0]))
+        room = most - sum(widths) - 3 * len(columns) - 1
+        if room < 0:
+            return None
+        wanted = [max(map(cell_len, cells)) for cells in columns]
+        while room and (short := [place for place, width in enumerate(widths) if width < wanted[place]]):
+            for place in short[:room]:
+                widths[place] += 1
+            room -= min(room, len(short))
+        return widths
+
+    def _paragraphs(self) -> Table:
+        level = Column(width=max(cell_len(row.level) for row in self.rows), no_wrap=True)
+        grid = Table.grid(Column(width=1), level, Column(overflow="fold", ratio=1), padding=(0, 1, 0, 0), expand=True)
+        for row in self.rows:
+            where, limit, origin, mark, *here = map(str, row.cells)
+            origin = f"({origin})" if origin else ""
+            in_force = [f"in force here: {each}" for each in here if each]
+            words = [part for part in (mark, where, limit, origin, *in_force) if part]
+            grid.add_row("", row.level, Text("  ".join(words)), style=row.style)
+        return grid
+
+
+def explanation(answer: dict[str, Any]) -> Iterator[LevelTable | str]:
     """Draw the answer of `/sluice/explain`, part by part."""
     yield f"topic: {escape(printable(answer['topic']))}"
     is_exempt, group = answer["exempt"], answer["resource_group"]
@@ -58,21 +131,19 @@ def _in_force_lines(answer: dict[str, Any]) -> list[str]:
     return [*shares_lines(shares), *map(degraded_line, degraded)]
 
 
-def _levels(direction: str, title: str, levels: list[dict[str, Any]], *, has_shares: bool = False) -> Table:
+def _levels(direction: str, title: str, levels: list[dict[str, Any]], *, has_shares: bool = False) -> LevelTable:
     columns = ("level", "value for", "limit", "from", "", *(("in force here",) if has_shares else ()))
-    table = Table(title=title, title_justify="left")
-    for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name == "level")
+    rows = list[LevelRow]()
     for level in levels:
         if not level["values"]:
             why = "" if level["asked"] else _why_not_asked(direction, level["level"])
-            table.add_row(level["level"], *_plain("", why, "", ""), style="dim")
+            rows.append(LevelRow(level["level"], _plain("", why, "", "", *([""] if has_shares else [])), "dim"))
         for number, value in enumerate(level["values"]):
             cells, holds = _value(value), value["state"] == "holds"
             if has_shares:
                 cells += _plain(in_force(level["in_force"]) if holds else "")
-            table.add_row(level["level"] if number == 0 else "", *cells, style="bold green" if holds else "dim")
-    return table
+            rows.append(LevelRow(level["level"] if number == 0 else "", cells, "bold green" if holds else "dim"))
+    return LevelTable(title, columns, rows)
 
 
 def _why_not_asked(direction: str, word: str) -> str:

@@ -50,7 +50,7 @@ async def test_explain_has_levels_in_one_piece_at_80_columns(make_admin) -> None
     admin: Admin = await make_admin(limits=_LIMITS)
     await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
     told = (await sluice(admin, "explain", "acme/shop/orders", columns=80)).stdout
-    assert told.count("│ partitioned_topic │") == 2
+    assert told.split().count("partitioned_topic") == 2
     assert max(map(len, told.splitlines())) <= 80
 
 
