@@ -46,7 +46,7 @@ def top(  # noqa: PLR0913 - one for each option
     """Show which streams are held, by which limit, and rates; live.
 
     Ctrl-C ends it. Output into a pipe or a file is plain text. Of several proxies one table is made; one that does not
-    answer is named above it.
+    answer is named above it; the exit code of --once is 1 then, after the table of the others.
     """
     from proxy.cli.admin_link import AdminLink
     from proxy.cli.top_view import TopRequest, run

@@ -542,7 +542,8 @@ def run(request: TopRequest, console: Console | None = None, sleep: Callable[[fl
     """Show it until it was shown once, or until Ctrl-C.
 
     Raises:
-        AdminLinkError: If there is no answer; once there was one, a live table waits for the next instead.
+        AdminLinkError: If there is no answer; once there was one, a live table waits for the next instead. If it is
+            shown once, also where some of several proxies do not answer; it is raised after the others were shown.
     """
     console = console or Console()
     watch = ProxyWatch(request)
@@ -552,13 +553,20 @@ def run(request: TopRequest, console: Console | None = None, sleep: Callable[[fl
         watch.look()
         while True:
             sleep(request.interval_s)
-            _print(watch.look(), request, console)
+            looked = watch.look()
+            _print(looked, request, console)
             if request.once:
+                _check_all_answered(looked)
                 return
     except KeyboardInterrupt:
         return
     except BrokenPipeError:  # who read has seen enough; nor may the interpreter's own flush at the end fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _check_all_answered(looked: ProxyLooks) -> None:
+    if looked.silent:
+        raise AdminLinkError("; ".join(looked.silent))
 
 
 class ProxyWatch:

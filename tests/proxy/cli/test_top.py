@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from protocol.exit_codes import ExitCode
 from proxy.cli import top_view
 from proxy.cli.admin_link import AdminLink
 from proxy.cli.options import AdminLinkError, AdminOptions
@@ -103,9 +104,25 @@ def test_one_of_several_that_is_silent_is_named(answers: Answers) -> None:
     several = replace(REQUEST, links=[AdminLink(AdminOptions(f"127.0.0.{n}:8080")) for n in (1, 2)])
     silent = AdminLinkError("127.0.0.2:8080: no answer")
     pauses = answers([counting(1)[0], silent, counting(2)[1], silent])
-    text = watched(several, pauses, terminal=False)
-    assert "127.0.0.2:8080: no answer" in text
-    assert "passed 100/s" in text
+    out = io.StringIO()
+    with pytest.raises(AdminLinkError, match=r"127\.0\.0\.2:8080: no answer") as failed:
+        run(several, Console(file=out, width=120), pauses.append)
+    assert failed.value.exit_code == ExitCode.FAILED, "a script notices"
+    assert "127.0.0.2:8080: no answer" in out.getvalue()
+    assert "passed 100/s" in out.getvalue(), "the others are shown all the same"
+
+
+def test_one_that_answers_again_in_time_is_no_failure(answers: Answers) -> None:
+    several = replace(REQUEST, links=[AdminLink(AdminOptions(f"127.0.0.{n}:8080")) for n in (1, 2)])
+    pauses = answers([counting(1)[0], AdminLinkError("b: no answer"), *counting(2)])
+    assert "no answer" not in watched(several, pauses, terminal=False)
+
+
+def test_table_that_goes_on_does_not_end_as_one_is_silent(answers: Answers) -> None:
+    several = replace(REQUEST, links=[AdminLink(AdminOptions(f"127.0.0.{n}:8080")) for n in (1, 2)], once=False)
+    silent = AdminLinkError("127.0.0.2:8080: no answer")
+    pauses = answers([counting(1)[0], silent, counting(2)[1], silent])
+    assert "passed 100/s" in watched(several, pauses, terminal=False)
 
 
 def test_json_is_a_line_for_each_look(answers: Answers) -> None:
