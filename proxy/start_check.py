@@ -7,7 +7,6 @@ runs with this configuration, and its next start finds them free.
 import contextlib
 import errno
 import os
-import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -244,14 +243,11 @@ def address_of_process(endpoint: Endpoint, index: int) -> Endpoint:
 _KEYS = {
     ".".join(key[:length]): key[:length] for key, _ in variables(Config).values() for length in range(1, len(key) + 1)
 }
-_LOGGED_KEY = re.compile(r"\bkey=([a-z_.]+)")
 
 
 def _key_in(finding: str) -> KeyPath:
-    """Return the key with which a finding begins, or which a line of the log has; empty if there is none."""
-    logged = _LOGGED_KEY.search(finding)
-    named = finding.partition(":")[0]
-    return _KEYS.get(named) or _KEYS.get(logged[1] if logged else "", ())
+    """Return the key with which a finding begins; empty if there is none."""
+    return _KEYS.get(finding.partition(":")[0], ())
 
 
 @contextlib.contextmanager

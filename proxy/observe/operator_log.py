@@ -245,9 +245,21 @@ def hear_warning(_logger: object, method: str, line: EventDict) -> EventDict:
     """Give a line about a state that lasts, and not an exception, to `warnings_heard`; a processor of structlog."""
     heard = _HEARD.get()
     if heard is not None and method in {"warning", "error"} and "exc_info" not in line:
-        details = ", ".join(f"{key}={value}" for key, value in line.items() if key != "event")
-        heard.append(f"{line['event']}: {details}" if details else str(line["event"]))
+        heard.append(_in_words(line))
     return line
+
+
+def _in_words(line: EventDict) -> str:
+    """Return a line about a key or a file as people write it; fields beside these are added by name."""
+    rest = {name: str(value) for name, value in line.items()}
+    text, key, file = rest.pop("event"), rest.pop("key", ""), rest.pop("file", "")
+    reason = rest.pop("reason", "") if file else ""
+    if reason and reason.startswith(file):  # it names the file in the folder, and says all
+        text = reason
+    else:
+        text = ": ".join(part for part in (key, file, reason or text) if part) + (f" ({text})" if reason else "")
+    details = ", ".join(f"{name}={value}" for name, value in rest.items())
+    return f"{text}: {details}" if details else text
 
 
 def _cut_texts(_logger: object, _method: str, line: EventDict) -> EventDict:

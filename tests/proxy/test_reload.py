@@ -580,7 +580,7 @@ async def test_an_outcome_has_the_warnings_of_the_reload(capsys: pytest.CaptureF
     finally:
         structlog.configure(**before)
     assert outcome.warnings == (
-        "a key is passed over: key=jwks",
+        "jwks: a key is passed over",
         "certificate expires soon",
         "listen: a changed value needs a restart to take effect",
     )

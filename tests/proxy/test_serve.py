@@ -597,6 +597,25 @@ async def test_renamed_file_of_a_folder_is_warned_of(tmp_path: Path) -> None:
     assert [reason.partition(": ")[0] for reason in passed_over] == [f"{folder}/{name}" for name in names]
 
 
+async def test_reload_says_in_words_which_files_are_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "conf.d"
+    folder.mkdir()
+    for name in ("a.yaml", "README.txt"):
+        (folder / name).write_text("limits: {}\n")
+    files = ConfigFiles(folder, {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"})
+    before = structlog.get_config()
+    set_up_operator_log()
+    try:
+        proxy = Proxy(ConfigSource(folder, files.read, reread=files.reread))
+        await proxy.start()
+        outcome = await proxy.reloader.reload("file changed")
+        await proxy.stop()
+    finally:
+        structlog.configure(**before)
+    remedy = "is passed over: only files NAME.yaml and NAME.yml are read; rename it, or take it away"
+    assert f"{folder}/README.txt: {remedy}" in outcome.warnings
+
+
 _KEPT = "file of the configuration not reloaded"
 
 

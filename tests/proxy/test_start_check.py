@@ -214,10 +214,13 @@ def test_users_and_holders_that_are_passed_over_are_warnings(tmp_path: Path) -> 
     section = {"mode": "terminate", "basic": {"htpasswd": str(users)}, "broker": {"token_file": own}}
     found = check(authentication=section, admin_access={"tokens": tokens}, max_connections=10)
     assert found.problems == []
-    assert [warning.split(", reason=")[1].split(";")[0][:40] for warning in found.warnings] == [
+    assert [
+        warning.split(f"{path}: ")[1][:40] for path, warning in zip((tokens, users), found.warnings, strict=True)
+    ] == [
         "2: 'prom': access: 'reed': is neither re",
         "line 2: the hash is of no kind that is s",
     ]
+    assert found.warnings[0].endswith(" (a holder is passed over: its token opens nothing)")
     assert all(str(path) in warning for path, warning in zip((tokens, users), found.warnings, strict=True))
 
 
@@ -343,4 +346,4 @@ def test_line_of_the_log_about_a_key_has_its_place(tmp_path: Path) -> None:
     section = f"{{mode: terminate, token: {{jwks: {tmp_path}/jwks}}, broker: {{token_file: {tmp_path}/none}}}}"
     path.write_text(f"listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nlimits: {{}}\nauthentication: {section}\n")
     (line,) = [each for each in findings(path) if "is passed over" in each]
-    assert line.startswith(f"{path}:4: a key is passed over")
+    assert line.startswith(f"{path}:4: authentication.token.jwks: {tmp_path}/jwks: ")

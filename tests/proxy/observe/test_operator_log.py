@@ -10,7 +10,14 @@ import structlog
 from aiohttp.http_exceptions import LineTooLong
 
 from proxy.config.sections import LogFormat, LogLevel, OperatorLog
-from proxy.observe.operator_log import MOST_TEXT, admin_logger, choose_form, set_up_operator_log, warnings_heard
+from proxy.observe.operator_log import (
+    MOST_TEXT,
+    admin_logger,
+    choose_form,
+    hear_warning,
+    set_up_operator_log,
+    warnings_heard,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +100,22 @@ def test_lines_below_the_level_are_not_written(level: LogLevel, said: str, capsy
         log.error("e")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == list(said)
     assert heard == ["w: bound=before", "e: bound=before"], "a reload reports what it warned of"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"key": "tls", "file": "/t"}, "tls: /t: e"),
+        ({"key": "tls", "file": "/t", "reason": "line 2: odd"}, "tls: /t: line 2: odd (e)"),
+        ({"key": "config", "file": "conf", "reason": "conf/a.txt: is odd; remove it"}, "conf/a.txt: is odd; remove it"),
+        ({"key": "tls", "file": "/t", "entries": 3}, "tls: /t: e: entries=3"),
+        ({"name": "p", "reason": "loud"}, "e: name=p, reason=loud"),
+    ],
+)
+def test_warning_of_a_file_is_heard_in_words(fields: dict[str, Any], words: str) -> None:
+    with warnings_heard() as heard:
+        hear_warning(None, "warning", {"event": "e", **fields})
+    assert heard == [words]
 
 
 @pytest.mark.parametrize(
