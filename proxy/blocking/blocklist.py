@@ -45,17 +45,34 @@ class EndedByRule:
     over: asyncio.Event = field(default_factory=asyncio.Event, compare=False, repr=False)
 
 
+class SetBy(NamedTuple):
+    """The author of a change of a rule.
+
+    Args:
+        name: The author; of the configuration file `file`; empty if it is not known.
+        address: The author's address; of another member's change that member as well; empty for none.
+    """
+
+    name: str = ""
+    address: str = ""
+
+
+_FILE, _UNKNOWN = SetBy("file"), SetBy()
+
+
 class _SetRule(NamedTuple):
     """A rule for which sessions are yet to be looked at.
 
     Attributes:
         rule: The rule.
         ended: Counts what it ends.
+        by: The author of it.
         is_quiet: Whether no line of the log is written for it.
     """
 
     rule: Rule
     ended: EndedByRule
+    by: SetBy
     is_quiet: bool = False
 
 
@@ -241,19 +258,20 @@ class Blocklist:
         """Return the order that is needed to unblock `key`; None if the file does not have it."""
         return Order(since_ns=self._wall(), lifts=True) if key in self._file else None
 
-    def put(self, key: Key, order: Order | None, *, quietly: bool = False) -> EndedByRule:
+    def put(self, key: Key, order: Order | None, by: SetBy = _UNKNOWN, *, quietly: bool = False) -> EndedByRule:
         """Put an order in force, or remove it (None); return what that ends.
 
         Args:
             key: The subject of the order.
             order: The order.
+            by: The author of it, for the log.
             quietly: Write no line of the log for it, because the process starts.
         """
         if order is None:
             self._orders.pop(key, None)
         else:
             self._orders[key] = order
-        return self._settle(key, quietly=quietly)
+        return self._settle(key, by, quietly=quietly)
 
     def compare(self, file_rules: Iterable[Rule]) -> FileChange:
         """Return how the rules of another file differ from those in force. May be called in any thread.
@@ -288,7 +306,7 @@ class Blocklist:
             except TooManyRulesError as error:
                 change.refused.append((new, error))
                 continue
-            change.set_rules[key] = _SetRule(new, EndedByRule(over=ended))
+            change.set_rules[key] = _SetRule(new, EndedByRule(over=ended), _FILE)
             change.is_at_clients |= key.kind.is_of_connections
             change.is_at_streams |= not key.kind.is_of_connections
         if not (change.set_rules or change.gone):
@@ -322,7 +340,7 @@ class Blocklist:
             if self.rules.get(rule.key) is None:
                 self.hits.pop(rule.key, None)
             if number < MOST_RULES_LOGGED:
-                self._log.warning("unblocked", **_fields(rule))
+                self._log.warning("unblocked", **_fields(rule), by=_FILE.name, address=_FILE.address)
             if number % _LOOKED_AT == 0:
                 yield
         if len(change.gone) > MOST_RULES_LOGGED:
@@ -345,20 +363,20 @@ class Blocklist:
             return file.get(key)
         return None if order.lifts else Rule(key, order.reason, order.since_ns, "rest")
 
-    def _settle(self, key: Key, *, quietly: bool = False) -> EndedByRule:
+    def _settle(self, key: Key, by: SetBy, *, quietly: bool) -> EndedByRule:
         """Put the rule in force that the file and the orders give for a key."""
         before, rule = self.rules.get(key), self._rule_for(key, self._file)
         if rule == before:
             return nothing_ended()
         if rule is not None:
-            return self._block(rule, quietly=quietly)
+            return self._block(rule, by, quietly=quietly)
         self.rules.remove(key)
         self.hits.pop(key, None)
         if before is not None and not quietly:
-            self._log.warning("unblocked", **_fields(before))
+            self._log.warning("unblocked", **_fields(before), by=by.name, address=by.address)
         return nothing_ended()
 
-    def _block(self, rule: Rule, *, quietly: bool) -> EndedByRule:
+    def _block(self, rule: Rule, by: SetBy, *, quietly: bool) -> EndedByRule:
         key, ended = rule.key, EndedByRule()
         try:
             self.rules.put(rule)
@@ -368,7 +386,7 @@ class Blocklist:
         earlier = self._coming.get(key)
         if earlier is not None:
             ended = earlier.ended
-        self._coming[key] = _SetRule(rule, ended, quietly)
+        self._coming[key] = _SetRule(rule, ended, by, quietly)
         self._is_for_clients |= key.kind.is_of_connections
         self._is_for_streams |= not key.kind.is_of_connections
         self._look_at_sessions()
@@ -412,14 +430,14 @@ class Blocklist:
         """Log the rules of a look, and what each ended, some in each step; then free them."""
         rules, more = look.rules, list[Rule]()
         logged = blocks = connections = streams = 0
-        for number, (rule, ended, is_quiet) in enumerate(rules.values(), 1):
+        for number, (rule, ended, by, is_quiet) in enumerate(rules.values(), 1):
             ended.over.set()
             if is_quiet:
                 pass
             elif logged < MOST_RULES_LOGGED:
                 logged += 1
                 counts = {"connections": ended.connections, "streams": ended.streams}
-                self._log.warning("blocked", **_fields(rule), **counts)
+                self._log.warning("blocked", **_fields(rule), **counts, by=by.name, address=by.address)
             else:
                 blocks += 1
                 connections, streams = connections + ended.connections, streams + ended.streams

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from proxy.block_rules import Key, Rule, read_key, read_reason
-from proxy.blocking.blocklist import Blocklist, EndedByRule, Order, nothing_ended
+from proxy.blocking.blocklist import Blocklist, EndedByRule, Order, SetBy, nothing_ended
 from proxy.bulk import in_thread
 from proxy.policies.bodies import BodyError, read_body
 from proxy.policies.held import ValueBefore, held_of_block
@@ -90,7 +90,7 @@ class KeptBlocks:
         self._block_keys[key], order = _read(key, kept)
         self.blocklist.put(self._block_keys[key], order, quietly=True)
 
-    def take(self, key: PolicyKey, kept: str | None) -> None:
+    def take(self, key: PolicyKey, kept: str | None, author: Principal) -> None:
         """Put a changed order in force, or remove it (None)."""
         if kept is None:
             order, lifted = None, self._block_keys.pop(key, None)
@@ -100,7 +100,7 @@ class KeptBlocks:
         else:
             block_key, order = _read(key, kept)
             self._block_keys[key] = block_key
-        ended = self.blocklist.put(block_key, order)
+        ended = self.blocklist.put(block_key, order, SetBy(author.name, author.address))
         if self.awaited is not None and self.awaited[0] == key:
             outcome = self.awaited[1]
             outcome.ended, outcome.rule = ended, self.blocklist.rules.get(block_key) or outcome.rule

@@ -51,8 +51,11 @@ class PolicyKindHandler(Protocol):
     def load(self, key: PolicyKey, kept: str) -> None:
         """Put a body of an earlier run in force, before the first client connects."""
 
-    def take(self, key: PolicyKey, kept: str | None) -> None:
-        """Put a body that is on disk in force. Must not fail: nothing takes the body off the disk again."""
+    def take(self, key: PolicyKey, kept: str | None, author: Principal) -> None:
+        """Put a body of an author, which is on disk, in force.
+
+        Must not fail: nothing takes the body off the disk again.
+        """
 
 
 NOTIFIED_AT_ONCE = 20
@@ -680,12 +683,12 @@ class PolicyService(PolicyState):
     async def _put_in_force(self, draft: _Draft, author: Principal) -> None:
         if not draft.limits:
             self._notifier.notify(draft.kept, author, self._now())
-            await self._hand_over(draft.kept)
+            await self._hand_over(draft.kept, author)
         else:
             try:
                 at = await self._come_into_force(draft.laying, lambda at: self._notifier.notify(draft.kept, author, at))
             finally:
-                await self._hand_over(draft.kept)
+                await self._hand_over(draft.kept, author)
             self._notifier.notify(draft.limits, author, at)
         if len(draft.needless) > PIECE:
             await asyncio.to_thread(let_go, draft.needless)
@@ -756,9 +759,9 @@ class PolicyService(PolicyState):
         abouts = {change.about for change in contents.layers.changes()}
         return _Laying(lay, _Aside(contents, [PolicyChange(about, Setting.PROXY, "") for about in sorted(abouts)]))
 
-    async def _hand_over(self, changes: list[StoredChange]) -> None:
+    async def _hand_over(self, changes: list[StoredChange], author: Principal) -> None:
         for number, change in enumerate(changes, 1):
-            self._around.handlers[change.key.kind].take(change.key, change.after)
+            self._around.handlers[change.key.kind].take(change.key, change.after, author)
             if number % TAKEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy import block_rules as rules
 from proxy.block_rules import read_key
@@ -40,6 +41,15 @@ async def test_dry_block_counts_what_would_end_and_sets_nothing(make_admin) -> N
     assert (await admin.ask("POST", f"{PATH}?dry_run=yes", json=BY_NAME))[0] == 400
     _, done = await admin.ask("POST", f"{PATH}?dry_run=0", json=BY_NAME)
     assert (done["blocked"], done["connections"], done["streams"]) == (True, 0, 0)
+
+
+async def test_log_says_who_blocked_and_unblocked(make_admin) -> None:
+    admin: Admin = await make_admin()
+    with capture_logs() as lines:
+        await admin.ask("POST", PATH, json=BY_NAME)
+        await admin.ask("DELETE", PATH, params={"kind": "producer", "name": "p", "topic": "persistent://a/b/c"})
+    said = [(line["event"], line["by"], line["address"]) for line in lines if line["event"].endswith("blocked")]
+    assert said == [("blocked", "anonymous", "127.0.0.1"), ("unblocked", "anonymous", "127.0.0.1")]
 
 
 async def test_saying_it_again_changes_the_reason_and_nothing_else(make_admin) -> None:

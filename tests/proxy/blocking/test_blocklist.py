@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from proxy import block_rules as rules_module
 from proxy.block_rules import Key, Rule, TooManyRulesError, read_key
 from proxy.blocking import blocklist as blocklist_module
-from proxy.blocking.blocklist import Blocklist, EndedByRule, LookAtSessions, Order
+from proxy.blocking.blocklist import Blocklist, EndedByRule, LookAtSessions, Order, SetBy
 from proxy.counters import Counters
 from proxy.observe.connection import Connection
 
@@ -25,7 +25,7 @@ class Session:
         self._told = told
 
     def rules_added(self, look: LookAtSessions) -> Iterator[None]:
-        for rule, _, _ in look.rules.values():
+        for rule, *_ in look.rules.values():
             self._told.blocklist.ended(rule, self._connection, topic="t")
         yield
 
@@ -40,7 +40,7 @@ class Telling:
         self.sessions += [Session(number, self) for number in range(sessions)]
 
     def block(self, key: Key, reason: str) -> EndedByRule:
-        return self.blocklist.put(key, self.blocklist.order_to_block(key, reason))
+        return self.blocklist.put(key, self.blocklist.order_to_block(key, reason), SetBy("ann", "192.0.2.1"))
 
     def unblock(self, key: Key) -> EndedByRule:
         return self.blocklist.put(key, self.blocklist.order_to_unblock(key))
@@ -71,7 +71,7 @@ def test_every_session_is_told_and_what_ended_is_counted_and_logged(lines: list[
     who = {"client": "192.0.2.7:4000", "topic": "t"}
     assert lines == [
         *({"event": "ended by a block", "connection": number, **rule, **who} for number in range(3)),
-        {"event": "blocked", "connections": 0, "streams": 3, **rule},
+        {"event": "blocked", "connections": 0, "streams": 3, "by": "ann", "address": "192.0.2.1", **rule},
     ]
 
 
@@ -151,6 +151,8 @@ def test_another_file_frees_what_only_the_old_one_blocked_and_blocks_what_is_new
 
     assert [(rule.key, rule.reason, rule.origin) for rule in at.blocklist.rules.all()] == [(PRODUCER, "new", "file")]
     assert at.blocklist.hits[PRODUCER] == 1
+    said = [(line["event"], line["by"]) for line in lines if line["event"].endswith("blocked")]
+    assert said == [("blocked", "file"), ("unblocked", "file")]
     assert not at.reload([Rule(PRODUCER, "new")])
 
 

@@ -91,4 +91,4 @@ def test_a_running_proxy_logs_what_the_page_has(tmp_path: Path) -> None:
     (serving,) = lines("serving")
     assert {"listen", "admin", "metrics", "access_log", "policies"} <= set(serving)
     for event in ("blocked", "unblocked"):
-        assert {"kind", "name", "within", "reason"} <= set(lines(event)[0])
+        assert {"kind", "name", "within", "reason", "by", "address"} <= set(lines(event)[0])

@@ -53,7 +53,7 @@ class Session:
         self.seen: list[str | None] = []
 
     def rules_added(self, look: LookAtSessions) -> Iterator[None]:
-        for key, (rule, _, _) in look.rules.items():
+        for key, (rule, *_) in look.rules.items():
             self.seen.append(self.run.store.read(kept_key(key)))
             self.run.blocklist.ended(rule, Connection(1))
         yield

@@ -33,7 +33,7 @@ class Notes:
     def held(self, _key: PolicyKey, _kept: str) -> list[ValueBefore]:
         return []
 
-    def take(self, _key: PolicyKey, kept: str | None) -> None:
+    def take(self, _key: PolicyKey, kept: str | None, _author: Principal) -> None:
         self.events.append(f"take {kept}")
 
 

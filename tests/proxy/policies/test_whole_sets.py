@@ -131,7 +131,7 @@ class Taking:
     def held(self, _key: PolicyKey, _kept: str) -> list[ValueBefore]:
         return []
 
-    def take(self, _key: PolicyKey, _kept: str | None) -> None:
+    def take(self, _key: PolicyKey, _kept: str | None, _author: Principal) -> None:
         self.turns[-1] += 1
 
 
