@@ -96,7 +96,11 @@ def _not_run(error: Exception, code: ExitCode) -> typer.Exit:
 def load(  # noqa: PLR0913 - one for each option
     *,
     service_url: Annotated[
-        str, typer.Option(help="Where producers connect: pulsar://HOST:PORT of Sluice, or pulsar+ssl://HOST:PORT.")
+        str,
+        typer.Option(
+            help="Where producers connect: pulsar://HOST:PORT of Sluice, or pulsar+ssl://HOST:PORT; of several, "
+            "pulsar://HOST:PORT,HOST:PORT."
+        ),
     ],
     scenario: Annotated[Path, typer.Option(help="YAML file: tenants, topics and pace.")],
     verify_url: Annotated[
@@ -111,9 +115,12 @@ def load(  # noqa: PLR0913 - one for each option
             "Default: the system's authorities.",
         ),
     ] = None,
-    seconds: Annotated[float, typer.Option(help="How long to offer load, seconds.", min=0.1, max=3600)] = 30,
+    seconds: Annotated[
+        float, typer.Option(help="How long to offer load: 0.1 to 3600 seconds.", min=0.1, max=3600)
+    ] = 30,
     drain_seconds: Annotated[
-        float, typer.Option(help="Longest wait for outstanding receipts after that, seconds.", min=0, max=3600)
+        float,
+        typer.Option(help="Longest wait for outstanding receipts after that: 0 to 3600 seconds.", min=0, max=3600),
     ] = 60,
     out: Annotated[Path | None, typer.Option(help="Write the counts (JSON) here instead of to stdout.")] = None,
     live: Annotated[

@@ -20,7 +20,20 @@ TIMEOUT_S = 20
 Record = Callable[[bytes], None]
 
 
-SERVICE_URL = EndpointForm(("pulsar", "pulsar+ssl"), "pulsar://HOST:PORT", is_url=True)
+_SERVICE = EndpointForm(("pulsar", "pulsar+ssl"), "pulsar://HOST:PORT", is_url=True)
+
+
+def read_service_url(text: str) -> str:
+    """Return a service URL as the client takes it: of one host, or of several as `pulsar://a:6650,b:6650`.
+
+    Raises:
+        EndpointError: If one of the hosts has another form.
+    """
+    scheme, divided, hosts = text.partition("://")
+    if not divided:
+        return str(_SERVICE.parse(text))
+    endpoints = [_SERVICE.parse(f"{scheme}://{host}") for host in hosts.split(",")]
+    return f"{endpoints[0].scheme}://{','.join(endpoint.address for endpoint in endpoints)}"
 
 
 class ClientError(Exception):
@@ -68,7 +81,7 @@ class Clients:
     Used as a context; at its end all connections end, without waiting for messages in flight.
 
     Args:
-        service_url: The address.
+        service_url: The address, or several, of which each client takes the next one where one refuses it.
         ca: PEM file of the authorities that verify it, if it has TLS; None for the system's.
     """
 
@@ -159,10 +172,10 @@ class Clients:
         if name not in self._by_name:
             logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
             try:
-                service = SERVICE_URL.parse(self._service_url)
+                service = read_service_url(self._service_url)
             except EndpointError as error:
                 raise ClientError(str(error)) from None
-            client = pulsar.Client(str(service), logger=logger, operation_timeout_seconds=TIMEOUT_S, **self._tls)
+            client = pulsar.Client(service, logger=logger, operation_timeout_seconds=TIMEOUT_S, **self._tls)
             self._open.callback(client.shutdown)
             self._by_name[name] = client
         return self._by_name[name]

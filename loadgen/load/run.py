@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from loadgen.load.clients import SERVICE_URL, ClientError, Clients, Record
+from loadgen.load.clients import ClientError, Clients, Record, read_service_url
 from loadgen.load.offering import Clock, Lane, MessageOrigin, Sender, TopicOffer
 from loadgen.load.payload import RUN_BYTES
 from loadgen.load.results import Arrivals, Books, counts, document
@@ -207,7 +207,7 @@ def main(request: Request) -> int:
     try:
         for url in (request.service_url, request.verify_url):
             if url is not None:
-                SERVICE_URL.parse(url)
+                read_service_url(url)
     except EndpointError as error:
         return _fail(str(error), ExitCode.USAGE)
     try:

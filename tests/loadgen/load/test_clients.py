@@ -13,7 +13,8 @@ import pulsar
 import pytest
 import trustme
 
-from loadgen.load.clients import ClientError, Clients, Record, SharedConsumer
+from loadgen.load.clients import ClientError, Clients, Record, SharedConsumer, read_service_url
+from protocol.endpoint import EndpointError
 
 WAIT_S = 20
 
@@ -62,6 +63,35 @@ def test_what_is_sent_is_receipted_and_received_in_order(service_url: str, topic
             sender.send(payload, settle)
         assert all(each.acquire(timeout=WAIT_S) for _ in sent for each in (settled, arrived))
     assert (received, errors) == (sent, [""] * 100)
+
+
+def test_next_host_of_the_service_url_is_taken(service_url: str, topic: str) -> None:
+    scheme, _, address = service_url.partition("://")
+    settled = threading.Semaphore(0)
+    for hosts in (f"127.0.0.1:1,{address}", f"{address},127.0.0.1:1"):
+        with Clients(f"{scheme}://{hosts}") as clients:
+            clients.sender("one", topic, 1).send(b"a", lambda _error: settled.release())
+            assert settled.acquire(timeout=WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("url", "read"),
+    [
+        ("pulsar://a:1", "pulsar://a:1"),
+        ("pulsar://a:1,b:2", "pulsar://a:1,b:2"),
+        ("pulsar+ssl://a:1,[2001:db8::1]:2/", "pulsar+ssl://a:1,[2001:db8::1]:2"),
+    ],
+)
+def test_service_url_may_have_several_hosts(url: str, read: str) -> None:
+    assert read_service_url(url) == read
+
+
+@pytest.mark.parametrize(
+    "url", ["a:1,b:2", "pulsar://a:1,", "pulsar://a:1,b", "http://a:1,b:2", "pulsar://a:1,pulsar://b:2"]
+)
+def test_each_host_of_a_service_url_is_checked(url: str) -> None:
+    with pytest.raises(EndpointError, match="write it as pulsar://HOST:PORT"):
+        read_service_url(url)
 
 
 def test_topics_subscribed_together_are_recorded_apart(service_url: str) -> None:
