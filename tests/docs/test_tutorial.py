@@ -97,6 +97,19 @@ def reader(tmp_path):
         process.kill()
 
 
+def test_warning_that_a_reader_may_get_is_explained(reader):
+    """Where a process may open few files; elsewhere there is none."""
+    (reader.folder / "tutorial").mkdir()
+    (config,) = [text for _, text, name in blocks_of(reader.text) if name == "tutorial/sluice.yaml"]
+    (reader.folder / "tutorial/sluice.yaml").write_text(config)
+    command = f"ulimit -n 1024; exec {sys.executable} -m sluice check --config tutorial/sluice.yaml"
+    checked = subprocess.run(["/bin/sh", "-c", command], cwd=reader.folder, check=True, capture_output=True, text=True)
+    keys = re.findall(r"^sluice: warning: default: (\w+):", checked.stderr, re.MULTILINE)
+    assert keys == ["max_connections"], checked.stderr
+    explained = reader.text.partition("sluice check --config")[2].partition("## 3.")[0]
+    assert all(f"about `{key}`" in explained for key in keys)
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.skipif(shutil.which("curl") is None, reason="install curl")
