@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from limiter.levels import ANYBODY, LEVELS, About, Client, Level, Lookup, Setting, StreamIdentity, Topic
-from limiter.policies import SUBSCRIBE_LOOKUPS, Policies, PolicyTarget, stricter
+from limiter.names import EACH
+from limiter.policies import SUBSCRIBE_LOOKUPS, Policies, PolicyTarget, Value, stricter
 from limiter.token_bucket import Direction
 from proxy.policies.bodies import Section, section_of
 from proxy.policies.keys import OF_OPERATOR, Layer
 from proxy.policies.layers import Layers
-from proxy.policies.state import PolicyState
+from proxy.policies.state import PolicyState, targets_from
 
 ValueState = Literal["holds", "hidden", "no limit"]
 
@@ -111,6 +112,37 @@ def hidden_at(layers: Layers, target: PolicyTarget) -> frozenset[str]:
     """Return the origins of the values at a target that another value there hides."""
     lines = _with_tenants(layers, [target], list(_lines(layers, [target])))
     return frozenset(line.origin for line in lines if line.state == "hidden")
+
+
+def wider_from(state: PolicyState, target: PolicyTarget) -> Iterator[PolicyTarget]:
+    """Yield a target, and the wider ones whose values hold where it has none, the narrowest first."""
+    _, setting, name = target
+    if name == EACH or setting is Setting.RESOURCE_GROUP:
+        yield target
+    else:
+        yield from targets_from(target, state.layers.policies)
+
+
+def holding(state: PolicyState, target: PolicyTarget) -> tuple[PolicyTarget, Value] | None:
+    """Return the value that holds at a target, perhaps of a pattern or a wider setting, and the target that has it."""
+    found = ((each, state.layers.at(each)) for each in wider_from(state, target))
+    return next(((each, value) for each, value in found if value and value.limit), None)
+
+
+def beneath(state: PolicyState, target: PolicyTarget, layer: Layer) -> tuple[PolicyTarget, Value] | None:
+    """Return the operator's value that holds at a target without its value in a layer, and the target that has it.
+
+    It may be that of a pattern or a wider setting. A value that limits nothing counts as not set.
+    """
+    layers, others = state.layers, [each for each in OF_OPERATOR if each is not layer]
+    for each in wider_from(state, target):
+        if each == target and layer is not Layer.TENANT:
+            value = next((found for other in others if (found := layers.written(other, each))), None)
+        else:
+            value = layers.of_operator(each)
+        if value is not None and value.limit:
+            return each, value
+    return None
 
 
 def group_of(state: PolicyState, topic: Topic) -> ExplainedGroup | None:

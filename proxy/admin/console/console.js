@@ -843,6 +843,25 @@ async function attempt(dialog, work, onRefusal = () => {}) {
   }
 }
 
+const isAt = (value, { setting, name: its }) => value.setting === setting && value.name === its;
+
+// Where a value is from, as `sluice explain` has it: "tenant free-*, plan free (file)".
+function placeOf({ setting, name: its, origin, plan }, by = "") {
+  const named = `${word(setting)} ${visible(shortTopic(its))}`.trim();
+  return `${named}${plan ? `, plan ${visible(plan)}` : ""} (${word(origin)}${by})`;
+}
+
+function sourceBeneath(beneath, own) {
+  if (!isAt(beneath, own)) return `from ${placeOf(beneath)}`;
+  return beneath.origin === "rest" ? "the operator's value" : `the value of the ${word(beneath.origin)}${beneath.plan ? `, plan ${visible(beneath.plan)}` : ""}`;
+}
+
+// A tenant's own values of wider settings, which stay beside the operator's when its narrow one is taken back.
+function* wideOwnOf({ value: { values: written, target } }) {
+  const wide = written.find((value) => value.origin === "tenant" && value.state !== "no limit" && !isAt(value, target));
+  if (wide) yield `The tenant's own value of ${placeOf(wide)}, ${wholeOf(wide.limit)}, stays: the stricter of both holds.`;
+}
+
 async function openTakeBack() {
   const limit = state.limit;
   await attempt("limit", async () => {
@@ -851,12 +870,13 @@ async function openTakeBack() {
     if (limit !== state.limit) return;
     if (!set?.json.own) { await readLimit(); return outcome("limit", "It has changed meanwhile: nothing of this is set any more."); }
     const { own, beneath } = set.json;
-    const source = beneath?.origin === "rest" ? "the operator's value" : `the value of the ${word(beneath?.origin ?? "")}`;
-    const to = beneath ? `${wholeOf(beneath.limit)}, ${source}` : `nothing set for this ${word(limit.level)}: a wider value holds, if there is one`;
+    const to = beneath ? `${wholeOf(beneath.limit)}, ${sourceBeneath(beneath, own)}` : `no limit: no other value is set for this ${word(limit.level)}`;
     const by = own.author ? `, set by ${visible(own.author)}` : "";
-    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, [`From ${wholeOf(own.limit)}${by} to ${to}.`, withinOf(limit), ...(query.layer === "rest" ? staysOf(limit) : [])].join(" "), "Take back", async () => {
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, [`From ${wholeOf(own.limit)}${by} to ${to}.`, withinOf(limit), ...(query.layer === "rest" ? staysOf(limit) : wideOwnOf(limit))].filter(Boolean).join(" "), "Take back", async () => {
       const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
-      return taken.in_force ? `Taken back: ${wholeOf(taken.in_force.limit)} holds again.` : "Taken back: nothing is set here any more.";
+      const holds = taken.in_force;
+      if (!holds) return "Taken back: no limit is set here any more.";
+      return `Taken back: ${wholeOf(holds.limit)}${isAt(holds, own) ? "" : `, from ${placeOf(holds)},`} holds again.`;
     }, async () => { if (limit === state.limit) { await readLimit(); await refreshLimit(); } });
   });
 }

@@ -45,9 +45,11 @@ from proxy.policies.explain import (
     ExplainedGroup,
     ExplainedValue,
     LevelLines,
+    beneath,
     explain,
     explain_subscribes,
     hidden_at,
+    holding,
 )
 from proxy.policies.keys import LONGEST, OF_OPERATOR, Layer, read_about, read_setting, read_target
 from proxy.policies.policy_set import in_force
@@ -89,9 +91,9 @@ class ShownLimit(TypedDict):
 class HoldingLimit(ShownLimit):
     """The limit that holds at a target, and those that it hides there.
 
-    `own` is the value in the layer whose ETag the answer has; null if nothing is set there. `beneath` is the
-    operator's value in the layers beneath: of a tenant's own layer all operators' layers, of an operator's those of
-    global policies, dynamic configuration and the file.
+    `own` is the value in the layer whose ETag the answer has; null if nothing is set there. `beneath` is the operator's
+    value that holds without it: of this name in a layer beneath, or else of a pattern or a wider setting, which its
+    `setting` and `name` tell; null if there is none. A value that limits nothing counts as not set.
     """
 
     hidden: list[ShownLimit]
@@ -110,7 +112,10 @@ class LimitsPage(TypedDict):
 
 
 class TakenBack(TypedDict):
-    """The result of a DELETE: whether anything was taken back, and the limit that holds now."""
+    """The result of a DELETE: whether anything was taken back, and the limit that holds now.
+
+    It may be that of a pattern or a wider setting, which its `setting` and `name` tell; null if there is none.
+    """
 
     taken_back: bool
     in_force: ShownLimit | None
@@ -178,11 +183,9 @@ class LimitsRest:
         changes = await self._service.rework(
             lambda: to_take_back(self._service, target, layer), caller_of(request), expected
         )
-        value = self._service.layers.at(target)
-        answer: TakenBack = {
-            "taken_back": bool(changes),
-            "in_force": self._shown(request, target, value) if value else None,
-        }
+        held = holding(self._service, target)
+        shown = self._shown if held and held[0] == target else self._written
+        answer: TakenBack = {"taken_back": bool(changes), "in_force": shown(request, *held) if held else None}
         return web.json_response(answer)
 
     def _one(self, request: web.Request, target: PolicyTarget, layer: Layer = Layer.REST) -> web.Response:
@@ -193,12 +196,12 @@ class LimitsRest:
         hidden = hidden_at(layers, target)
         written = [layers.written(each, target) for each in (Layer.TENANT, *OF_OPERATOR) if each.origin in hidden]
         layer = max(layer, layer_of(request))
-        beneath = (layers.written(each, target) for each in OF_OPERATOR if each < layer)
+        below = beneath(self._service, target, layer)
         answer: HoldingLimit = {
             **self._shown(request, target, value),
             "hidden": [self._written(request, target, other) for other in written if other],
             "own": self._written(request, target, layers.written(layer, target)),
-            "beneath": self._written(request, target, next(filter(None, beneath), None)),
+            "beneath": self._written(request, *below) if below else None,
             "shares": self._in_force.shares(),
         }
         return tagged(web.json_response(answer), self._service.read(key_of(target, layer)))

@@ -326,6 +326,24 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
             await page.until("!state.limit")
 
 
+async def test_take_back_shows_the_pattern_that_holds_then(wide: LiveAdmin, tmp_path: Path) -> None:
+    path = "/sluice/limits?direction=publish&setting=tenant&name=gold-1"
+    await set_limit(wide, "", '{"messages": "7/s"}', path)
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, wide.address)
+        await open_limit(page, "gold-1")
+        await page.click("#take-back")
+        await page.until("document.getElementById('confirm').open")
+        effect = await text(page, "#confirm-effect")
+        source = "from tenant gold-*, plan gold (file)"
+        assert effect.startswith(f"From messages 7/s, mode enforce, set by anonymous to {GOLD}, {source}. 1 stream of")
+        await page.click("#confirm-apply")
+        await page.until(
+            f"document.querySelector('#confirm .outcome').innerText === 'Taken back: {GOLD}, {source}, holds again.'"
+        )
+
+
 async def test_change_of_more_than_the_limit_shown_is_said(wide: LiveAdmin, tmp_path: Path) -> None:
     async def fill() -> None:
         hold(wide.admin, "persistent://acme/a/t-partition-3", 91, "app")

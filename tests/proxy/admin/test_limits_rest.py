@@ -28,6 +28,43 @@ async def test_a_limit_is_set_live_shown_and_taken_back_to_the_files(make_admin)
     assert (await admin.ask("DELETE", _SHOP))[1]["taken_back"] is False
 
 
+_FREE = "/sluice/limits?direction=publish&setting=tenant&name=free-1"
+_SHOP_TOPIC = "/sluice/limits?direction=publish&setting=topic&name=persistent://acme/shop/a"
+_WIDE_LIMITS = {
+    "plans": {"free": {"publish": {"messages": 100, "burst_messages": 200}}},
+    "tenants": {"free-*": "free"},
+    "namespaces": {"acme/*": {"publish": {"messages": 9}}},
+    "each_topic": {"publish": {"messages": 7}},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "setting", "name", "limit"),
+    [
+        (_FREE, "tenant", "free-*", {"messages": 100, "burst_messages": 200}),
+        (_SHOP, "topic_of_namespace", "acme/*", {"messages": 9}),
+        (_SHOP_TOPIC, "topic_of_namespace", "acme/*", {"messages": 9}),
+        (_SHOP_TOPIC.replace("acme", "other"), "topic_of_broker", "", {"messages": 7}),
+    ],
+)
+async def test_wider_value_that_a_limit_hides_is_shown(make_admin, path: str, setting: str, name: str, limit) -> None:
+    admin: Admin = await make_admin(limits=_WIDE_LIMITS)
+    _, said = await admin.ask("PUT", path, json={"messages": 3})
+    beneath = said["beneath"]
+    assert (beneath["setting"], beneath["name"], beneath["limit"], beneath["origin"]) == (setting, name, limit, "file")
+    _, said = await admin.ask("DELETE", path)
+    assert (said["taken_back"], said["in_force"]) == (True, beneath)
+    _, said = await admin.ask("PUT", path, data="null", headers={"Content-Type": "application/json"})
+    assert (said["limit"], said["beneath"]) == ({}, beneath), "a value that limits nothing hides no wider one"
+
+
+async def test_nothing_is_beneath_the_only_value(make_admin) -> None:
+    admin: Admin = await make_admin(limits=_WIDE_LIMITS)
+    path = _FREE.replace("free-1", "acme")
+    assert (await admin.ask("PUT", path, json={"messages": 3}))[1]["beneath"] is None
+    assert (await admin.ask("DELETE", path))[1] == {"taken_back": True, "in_force": None}
+
+
 async def test_null_limits_nothing_although_the_file_does(make_admin) -> None:
     admin: Admin = await make_admin(limits=_LIMITS)
     status, said = await admin.ask("PUT", _SHOP, data="null", headers={"Content-Type": "application/json"})
