@@ -54,6 +54,13 @@ const values = (messages, bytes) =>
   [messages === null ? "" : rate(messages), bytes === null ? "" : `${size(bytes)}/s`].filter(Boolean).join(", ");
 const word = (text) => visible(text).replaceAll("_", " ");
 const limitName = (limit) => `${word(limit.level)} ${visible(shortTopic(limit.name))}`.trim();
+// Where a value is from, as `sluice explain` has it: "tenant free-*, plan free (file)".
+function placeOf({ setting, name: its, origin, plan }, by = "") {
+  const named = `${word(setting)} ${visible(shortTopic(its))}`.trim();
+  return `${named}${plan ? `, plan ${visible(plan)}` : ""} (${word(origin)}${by})`;
+}
+const isAt = (value, { setting, name: its }) => value.setting === setting && value.name === its;
+const placesOf = (sources) => sources.map((each) => placeOf(each)).join(" and ");
 const keyOf = (limit) => JSON.stringify([limit.direction, limit.level, limit.name]);
 const hostOf = (address) => address.replace(/:\d+$/, "").replace(/^\[(.*)\]$/, "$1");
 
@@ -470,7 +477,7 @@ function rowOfLimit(cells, limit) {
   use.append(bar, " ", percent);
   return (now) => {
     current = now;
-    setText(about, `${now.direction}, ${now.mode}, from ${word(now.source)}`);
+    setText(about, `${now.direction}, ${now.mode}, from ${placesOf(now.sources) || word(now.source)}`);
     setText(inForce, values(now.in_force.messages_per_s, now.in_force.bytes_per_s));
     bar.value = Math.min(1, now.use ?? 0);
     bar.setAttribute("aria-label", "use");
@@ -670,10 +677,7 @@ function sourceOf({ values: written, source, author, target }) {
   const byAuthor = author ? `, by ${visible(author)}` : "";
   const holders = written.filter((value) => value.state === "holds");
   if (!holders.length) return source ? `set by ${word(source)}${byAuthor}` : "";
-  const shown = holders.map(({ setting, name: its, origin, plan }) => {
-    const isOwn = setting === target?.setting && its === target.name && origin === source;
-    return `${`${word(setting)} ${visible(shortTopic(its))}`.trim()} (${word(origin)}${plan ? `, plan ${visible(plan)}` : ""}${isOwn ? byAuthor : ""})`;
-  });
+  const shown = holders.map((value) => placeOf(value, target && isAt(value, target) && value.origin === source ? byAuthor : ""));
   return `from ${shown.join(" and ")}`;
 }
 
@@ -841,14 +845,6 @@ async function attempt(dialog, work, onRefusal = () => {}) {
     outcome(dialog, error.message);
     onRefusal(error);
   }
-}
-
-const isAt = (value, { setting, name: its }) => value.setting === setting && value.name === its;
-
-// Where a value is from, as `sluice explain` has it: "tenant free-*, plan free (file)".
-function placeOf({ setting, name: its, origin, plan }, by = "") {
-  const named = `${word(setting)} ${visible(shortTopic(its))}`.trim();
-  return `${named}${plan ? `, plan ${visible(plan)}` : ""} (${word(origin)}${by})`;
 }
 
 function sourceBeneath(beneath, own) {

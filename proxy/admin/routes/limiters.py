@@ -9,9 +9,10 @@ from typing import Literal, TypedDict
 
 from aiohttp import web
 
-from limiter.levels import LEVEL_OF_WORD, Level, Setting, StreamIdentity, Topic
+from limiter.levels import ANYBODY, LEVEL_OF_WORD, Client, Level, Setting, StreamIdentity, Topic
 from limiter.limiter import Limiter
 from limiter.token_bucket import DIRECTIONS, Direction, Mode
+from protocol.topic_name import parse_topic
 from proxy.admin.handlers import (
     ANY_TEXT,
     JSON,
@@ -46,13 +47,27 @@ _KEYS = (_DIRECTION, _LEVEL, _NAME, SEARCH, _LIMIT)
 _ONE = (replace(_DIRECTION, is_needed=True), replace(_LEVEL, is_needed=True), _NAME)
 
 
+class LimitSource(TypedDict):
+    """The setting and name of a value that holds at a limit, its layer, and the plan of the file that gives it."""
+
+    setting: Setting
+    name: str
+    origin: str
+    plan: str
+
+
 class ShownLimiter(TypedDict):
-    """A limit at work; counts are since it was last made, and `waited_for_ms` is null while no stream waits."""
+    """A limit at work; counts are since it was last made, and `waited_for_ms` is null while no stream waits.
+
+    `source` is the source in the access log's words. `sources` has the values that hold by now, with their names, as of
+    a pattern; two where a tenant's own is stricter in a part.
+    """
 
     direction: Direction
     level: str
     name: str
     source: str
+    sources: list[LimitSource]
     mode: Mode
     in_force: ShownInForce
     passed_messages: int
@@ -163,7 +178,7 @@ class LimiterRest:
 
         await slices.done(Work.REQUESTS, self._looking(tenants, look))
         chosen = fullest.first()
-        shown = await encoded_each(slices, (_shown(limiter, at) for limiter in chosen))
+        shown = await encoded_each(slices, (self._shown(limiter, at) for limiter in chosen))
         sums = {"monotonic_ms": at / 1e6, "left_out": fullest.added - len(chosen)}
         return await sent(request, json_with(sums, limiters=shown), {"Content-Type": JSON})
 
@@ -222,6 +237,37 @@ class LimiterRest:
             if number % _LOOKED_AT_ONCE == 0:
                 yield
 
+    def _shown(self, limiter: Limiter, now: int) -> ShownLimiter:
+        usage = limiter.usage
+        return {
+            "direction": limiter.scope.direction,
+            "level": limiter.scope.level,
+            "name": limiter.scope.name,
+            "source": limiter.source,
+            "sources": self._sources(limiter),
+            "mode": limiter.limit.mode,
+            "in_force": shown_in_force(limiter),
+            "passed_messages": usage.messages,
+            "passed_bytes": usage.size,
+            "rejected_messages": usage.rejected_messages,
+            "throttled_ms": usage.throttled.read(now) / 1e6,
+            "waited_for_ms": usage.throttled.running_ns(now) / 1e6 if usage.throttled.is_running else None,
+            "waiting_streams": len(limiter.waiters),
+            "streams": len(limiter.streams),
+        }
+
+    def _sources(self, limiter: Limiter) -> list[LimitSource]:
+        level, direction = LEVEL_OF_WORD[limiter.scope.level], limiter.scope.direction
+        found = self._engine.registry.identity_at(limiter) or _identity_named(level, limiter.scope.name)
+        if found is None:
+            return []
+        lines = explain_level(self._service, direction, level, *found).lines
+        return [
+            {"setting": line.setting, "name": line.name, "origin": line.origin, "plan": line.plan}
+            for line in lines
+            if line.state == "holds"
+        ]
+
     def _value(self, limiter: Limiter, tenants: Collection[str] | None) -> LimitValue | None:
         scope, found = limiter.scope, self._engine.registry.identity_at(limiter)
         if found is None:
@@ -244,28 +290,29 @@ class LimiterRest:
         }
 
 
+_TOPICS = {
+    "proxy": "persistent://any/any/any",
+    "tenant": "persistent://{}/any/any",
+    "namespace": "persistent://{}/any",
+    "partitioned_topic": "{}",
+    "topic": "{}",
+}
+"""A topic within the limit of a name, by level."""
+
+
+def _identity_named(level: Level, name: str) -> tuple[Topic, Client] | None:
+    """Return a topic within a limit that its name alone gives, as of a tenant; None for other levels and names."""
+    try:
+        topic = parse_topic(_TOPICS[level.word].format(name))
+    except (KeyError, ValueError):
+        return None
+    is_named = level.name(StreamIdentity(topic, ANYBODY, "")) == name
+    return (topic, ANYBODY) if is_named and not topic.is_system else None
+
+
 def _reach(level: Level, topic: Topic) -> Reach:
     """Return the limits whose value the narrowest setting of a level gives, for a limit on this topic."""
     named = level.settings[0].named
     if any(part not in named and part.by not in named for part in level.limited):
         return "each topic"
     return "each partition" if level.is_of_one_topic and topic.full != topic.partitioned else "this limit"
-
-
-def _shown(limiter: Limiter, now: int) -> ShownLimiter:
-    usage = limiter.usage
-    return {
-        "direction": limiter.scope.direction,
-        "level": limiter.scope.level,
-        "name": limiter.scope.name,
-        "source": limiter.source,
-        "mode": limiter.limit.mode,
-        "in_force": shown_in_force(limiter),
-        "passed_messages": usage.messages,
-        "passed_bytes": usage.size,
-        "rejected_messages": usage.rejected_messages,
-        "throttled_ms": usage.throttled.read(now) / 1e6,
-        "waited_for_ms": usage.throttled.running_ns(now) / 1e6 if usage.throttled.is_running else None,
-        "waiting_streams": len(limiter.waiters),
-        "streams": len(limiter.streams),
-    }

@@ -214,6 +214,31 @@ async def test_value_of_a_limit_is_whole_and_has_its_source(make_admin) -> None:
     assert (await value_of(admin, "tenant", "gold-2"))[0] == 404
 
 
+async def test_limits_at_work_have_their_sources_by_name(make_admin) -> None:
+    admin: Admin = await make_admin(limits={**WIDE_LIMITS, "proxy": {"publish": {"messages": 1000}}})
+    stream = let_open(admin, "persistent://gold-1/a/t", producer_name="p")
+    expected = {
+        "proxy": ("proxy", "", ""),
+        "tenant": ("tenant", "gold-*", "gold"),
+        "topic": ("topic_of_broker", "", ""),
+        "producer": ("producer", "*", ""),
+    }
+
+    async def sources() -> dict[str, list[tuple[str, str, str]]]:
+        _, page = await admin.ask("GET", "/sluice/limiters")
+        return {
+            each["level"]: [(one["setting"], one["name"], one["plan"]) for one in each["sources"]]
+            for each in page["limiters"]
+        }
+
+    assert {level: (source,) for level, source in expected.items()} == {
+        level: tuple(found) for level, found in (await sources()).items() if level in expected
+    }
+    admin.engine.scheduler.pass_entry(stream, 10**6, 10, admin.engine.clock())
+    admin.engine.registry.close(stream, admin.engine.clock())
+    assert (await sources())["tenant"] == [expected["tenant"]], "its name alone gives the source without streams"
+
+
 async def test_value_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Path) -> None:
     limits = {**LIMITS, "producers": {"*": {"publish": {"messages": 7}}}}
     admin: Admin = await make_admin(admin_access={"tokens": str(tokens)}, limits=limits)

@@ -312,7 +312,8 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
             )
             note = await text(page, "#limit-note")
             pattern = changed.name[:-1] + "*"
-            assert f"from tenant {pattern} (file" in note
+            plan = f", plan {changed.name.partition('-')[0]}" if changed.name.startswith(("gold", "small")) else ""
+            assert f"from tenant {pattern}{plan} (file)" in note
             assert note.endswith(f"a change here is for tenant {changed.name} alone.")
             await page.click(changed.button)
             effect = await text(page, "#effect")
@@ -324,6 +325,16 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
             )
             await page.press("Escape")
             await page.until("!state.limit")
+
+
+async def test_limits_have_the_pattern_and_plan_that_they_are_from(wide: LiveAdmin, tmp_path: Path) -> None:
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, wide.address)
+        await page.until(f"document.querySelectorAll('#limits tbody tr').length === {len(CHANGED)}")
+        shown = await text(page, "#limits")
+        assert "publish, enforce, from tenant gold-*, plan gold (file)" in shown
+        assert "publish, observe, from tenant each-* (file)" in shown
 
 
 async def test_take_back_shows_the_pattern_that_holds_then(wide: LiveAdmin, tmp_path: Path) -> None:
