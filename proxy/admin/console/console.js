@@ -475,10 +475,14 @@ function rowOfLimit(cells, limit) {
   bar.min = 0; bar.max = 1; bar.low = 0; bar.high = 0.9; bar.optimum = 0;
   const percent = element("span");
   use.append(bar, " ", percent);
+  const here = element("div");
+  const share = element("div", "quiet");
+  inForce.append(here, share);
   return (now) => {
     current = now;
     setText(about, `${now.direction}, ${now.mode}, from ${placesOf(now.sources) || word(now.source)}`);
-    setText(inForce, values(now.in_force.messages_per_s, now.in_force.bytes_per_s));
+    setText(here, values(now.in_force.messages_per_s, now.in_force.bytes_per_s));
+    setText(share, shareOf(now));
     bar.value = Math.min(1, now.use ?? 0);
     bar.setAttribute("aria-label", "use");
     setText(percent, now.use === null ? "…" : `${Math.round(100 * now.use)} %`);
@@ -487,6 +491,12 @@ function rowOfLimit(cells, limit) {
     setText(waiting, now.waiting_streams ? number(now.waiting_streams) : "");
     setText(since, span(now.waited_for_ms));
   };
+}
+
+// In a fleet what is in force is this member's share: its use and headroom are those of the share.
+function shareOf({ in_force: here, messages_per_s: messages, bytes_per_s: bytes }) {
+  if (here.share_messages === null && here.share_bytes === null) return "";
+  return `this member's share of ${values(messages, bytes)}`;
 }
 
 function headroomOf(limit) {

@@ -30,6 +30,7 @@ from proxy.admin.json_text import json_of, json_with
 from proxy.admin.refusals import refusal
 from proxy.admin.routes.streams import SEARCH
 from proxy.observe.limit_history import STEP_S, LimitHistory
+from proxy.observe.log_lines import per_second
 from proxy.policies.bodies import Section, section_of
 from proxy.policies.explain import ExplainedValue, explain_level
 from proxy.policies.keys import LONGEST, tenant_of
@@ -60,7 +61,8 @@ class ShownLimiter(TypedDict):
     """A limit at work; counts are since it was last made, and `waited_for_ms` is null while no stream waits.
 
     `source` is the source in the access log's words. `sources` has the values that hold by now, with their names, as of
-    a pattern; two where a tenant's own is stricter in a part.
+    a pattern; two where a tenant's own is stricter in a part. `messages_per_s` and `bytes_per_s` are the whole limit. In a
+    fleet `in_force` has this member's share of it.
     """
 
     direction: Direction
@@ -69,6 +71,8 @@ class ShownLimiter(TypedDict):
     source: str
     sources: list[LimitSource]
     mode: Mode
+    messages_per_s: float | None
+    bytes_per_s: float | None
     in_force: ShownInForce
     passed_messages: int
     passed_bytes: int
@@ -246,6 +250,8 @@ class LimiterRest:
             "source": limiter.source,
             "sources": self._sources(limiter),
             "mode": limiter.limit.mode,
+            "messages_per_s": per_second(limiter.limit.messages),
+            "bytes_per_s": per_second(limiter.limit.size),
             "in_force": shown_in_force(limiter),
             "passed_messages": usage.messages,
             "passed_bytes": usage.size,

@@ -1032,6 +1032,9 @@ async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> No
             await page.until("document.getElementById('counted').innerText.endsWith(': sluice-1.')")
             counted = await text(page, "#counted")
             assert counted.startswith("Streams, use and waits are of this process alone, sluice-0. Other members count")
+            await page.until(
+                "document.querySelector('#limits td:nth-child(2)').innerText.endsWith('this member\\'s share of 100/s')"
+            )
             await open_limit(page, "gold-00")
             assert await page.value("document.getElementById('change-messages').value") == "100/s"
             assert "in this member, its share of messages 100/s, mode enforce" in await text(page, "#limit-note")
