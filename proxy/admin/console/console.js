@@ -71,18 +71,30 @@ const SECOND = 10n ** 9n;
 const PERIODS = { ms: SECOND / 1000n, s: SECOND, min: 60n * SECOND, h: 3600n * SECOND, d: 86400n * SECOND };
 const MOST_TOKENS = 2n ** 63n - 1n;
 const LONGEST_PERIOD = (2n ** 31n - 1n) * SECOND;
-const SIZE = /^(\d+(?:\.\d+)?) ?([A-Za-z]*)$/;
-const PERIOD = /^(\d+(?:\.\d+)?)?([a-z]+)$/;
+const NUMBER = "(?:0|[1-9]\\d{0,29})(?:\\.\\d{1,30})?";
+const SIZE = new RegExp(`^(${NUMBER}) ?([A-Za-z]*)$`);
+const PERIOD = new RegExp(`^(${NUMBER})?([a-z]+)$`);
+
+// A decimal number of a unit, as a fraction: [parts, worth of one].
+function fraction(digits, unit) {
+  const [before, after = ""] = digits.split(".");
+  return [BigInt(before + after) * unit, 10n ** BigInt(after.length)];
+}
 
 // A decimal number of a unit; null unless it is a whole number above 0.
 function wholeNumber(digits, unit) {
-  const [before, after = ""] = digits.split(".");
-  const parts = BigInt(before + after) * unit;
-  const worth = 10n ** BigInt(after.length);
+  const [parts, worth] = fraction(digits, unit);
   return parts === 0n || parts % worth ? null : parts / worth;
 }
 
-// "10MB/s" as { amount, period (ns), isOfBytes, isBinary }; null for text that is no rate.
+// The nearest whole number; of two, the even one.
+function nearest(digits, unit) {
+  const [parts, worth] = fraction(digits, unit);
+  const [whole, twice] = [parts / worth, 2n * (parts % worth)];
+  return twice > worth || (twice === worth && whole % 2n) ? whole + 1n : whole;
+}
+
+// "10MB/s" as { amount, period (ns), isOfBytes, isBinary }; null for text that the proxy takes for no rate.
 function readRate(text, isOfBytes) {
   if (text.length > 80) return null;
   const [amountText, periodText = "s", more] = text.split("/");
@@ -90,8 +102,18 @@ function readRate(text, isOfBytes) {
   const [, times = "1", period] = PERIOD.exec(periodText.replaceAll(" ", "")) ?? [];
   if (more !== undefined || !digits || !period || !Object.hasOwn(PERIODS, period)) return null;
   if (!Object.hasOwn(BYTES, unit) || (unit && !isOfBytes)) return null;
-  const rate = { amount: wholeNumber(digits, BYTES[unit]), period: wholeNumber(times, PERIODS[period]), isOfBytes, isBinary: unit.includes("i") };
-  return rate.amount && rate.period ? rate : null;
+  const rate = { amount: wholeNumber(digits, BYTES[unit]), period: nearest(times, PERIODS[period]), isOfBytes, isBinary: unit.includes("i") };
+  return rate.amount && rate.amount <= MOST_TOKENS && rate.period && rate.period <= LONGEST_PERIOD ? rate : null;
+}
+
+// "64KB", or a number of messages, as the number that comes at once; null for text that the proxy takes for none.
+function readBurst(text, isOfBytes) {
+  if (text.length > 80) return null;
+  const [, digits, unit] = (isOfBytes ? SIZE : /^(0|[1-9]\d*)()$/).exec(text) ?? [];
+  if (!digits || !Object.hasOwn(BYTES, unit)) return null;
+  const [parts, worth] = fraction(digits, BYTES[unit]);
+  const burst = nearest(digits, BYTES[unit]);
+  return burst && parts <= MOST_TOKENS * worth ? burst : null;
 }
 
 function sizeText(bytes, isBinary) {
@@ -779,6 +801,32 @@ function wanted() {
   return body;
 }
 
+const CHECKS = {
+  rate: [readRate, ["no rate: write a whole number above 0 per period, as 500/s, 30/min or 5/30s", "no rate: write whole bytes above 0 per period, as 10MB/s or 500KB/min"]],
+  burst: [readBurst, ["no number of messages above 0", "no size above 0: write 64KB, 10MB or 1GiB"]],
+};
+
+// Why the proxy would refuse what is written, as [field, reason]; null for what it takes. Values as they were are its own.
+function problemOf(limit) {
+  const { from } = limit.value;
+  const written = Object.fromEntries(FIELDS.map((key) => [key, fieldOf(key).value.trim()]));
+  const changed = new Set(FIELDS.filter((key) => written[key] && shownPart(key, written[key]) !== shownPart(key, from[key])));
+  for (const key of changed) {
+    const [read, wrong] = CHECKS[key.startsWith("burst_") ? "burst" : "rate"];
+    if (read(written[key], isOfBytes(key)) === null) return [key, `${word(key)} ${visible(written[key])} is ${wrong[isOfBytes(key) ? 1 : 0]}`];
+  }
+  for (const kind of KINDS) {
+    const [burst, peak] = [`burst_${kind}`, `peak_${kind}`];
+    for (const key of [burst, peak]) if (changed.has(key) && !written[kind]) return [kind, `${word(key)} needs ${kind}: without a rate it limits nothing`];
+    if (!written[kind] || !written[peak]) continue;
+    if (!written[burst]) return [burst, `${word(peak)} needs ${word(burst)}: the peak holds while that burst lasts`];
+    const [sustained, highest] = [readRate(written[kind], isOfBytes(kind)), readRate(written[peak], isOfBytes(kind))];
+    if (sustained && highest && highest.amount * sustained.period <= sustained.amount * highest.period) return [peak, `${word(peak)} ${visible(written[peak])} is not above ${kind} ${visible(written[kind])}`];
+  }
+  const isEmptied = !written.messages && !written.bytes && KINDS.some((kind) => kind in from);
+  return isEmptied ? [KINDS.find((kind) => kind in from), "write messages, bytes or both; to hold nothing, leave them and observe only"] : null;
+}
+
 // What a section of the configuration says, in one line, with its mode.
 function wholeOf(section) {
   const others = Object.keys(section ?? {}).filter((key) => key !== "mode" && !FIELDS.includes(key));
@@ -797,6 +845,13 @@ function withinOf({ use: { streams, waiting }, value: { reach } }) {
 function showEffect() {
   const limit = state.limit;
   if (!limit?.value.from) return;
+  const [wrong, reason] = problemOf(limit) ?? [];
+  for (const key of FIELDS) fieldOf(key).setAttribute("aria-invalid", String(key === wrong));
+  if (wrong) {
+    setText(at("effect"), `This cannot be set: ${reason}.`);
+    at("apply").disabled = true;
+    return;
+  }
   const [before, after] = [wholeOf(limit.value.from), wholeOf(wanted())];
   const change = before === after ? `No change yet: ${before}` : `From ${before} to ${after}`;
   const whole = limit.use.isShared ? ", for all members together" : "";

@@ -61,8 +61,8 @@ class ShownLimiter(TypedDict):
     """A limit at work; counts are since it was last made, and `waited_for_ms` is null while no stream waits.
 
     `source` is the source in the access log's words. `sources` has the values that hold by now, with their names, as of
-    a pattern; two where a tenant's own is stricter in a part. `messages_per_s` and `bytes_per_s` are the whole limit. In a
-    fleet `in_force` has this member's share of it.
+    a pattern; two where a tenant's own is stricter in a part. `messages_per_s` and `bytes_per_s` are the whole limit;
+    in a fleet `in_force` has this member's share of it.
     """
 
     direction: Direction

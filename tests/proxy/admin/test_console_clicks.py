@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from limiter import levels
 from limiter.levels import Setting
@@ -20,6 +21,7 @@ from limiter.limiter import Entry, Stream, StreamName
 from limiter.token_bucket import rate
 from protocol.topic_name import parse_topic
 from proxy.assembly import ConfigSource, Proxy
+from proxy.config.limits import RateLimit
 from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from tests.loadgen.standin.conftest import running_broker
@@ -400,6 +402,105 @@ async def test_rate_without_a_half_is_refused_and_said(page: Page, live: LiveAdm
     await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from')")
     assert "to messages 2/h, burst messages 4, mode enforce." in await text(page, "#limit .outcome")
     assert messages_of(live, "acme/shop") == "2 enforce"
+
+
+IMPOSSIBLE = [
+    (
+        {"messages": "abc"},
+        "messages abc is no rate: write a whole number above 0 per period, as 500/s, 30/min or 5/30s",
+    ),
+    ({"messages": "-5"}, "messages -5 is no rate"),
+    ({"messages": "0"}, "messages 0 is no rate"),
+    ({"messages": "5/fortnight"}, "messages 5/fortnight is no rate"),
+    ({"bytes": "10Mb/s"}, "bytes 10Mb/s is no rate: write whole bytes above 0 per period, as 10MB/s or 500KB/min"),
+    ({"burst-messages": "2.5"}, "burst messages 2.5 is no number of messages above 0"),
+    ({"burst-bytes": "5KB"}, "burst bytes needs bytes: without a rate it limits nothing"),
+    ({"peak-messages": "9/h"}, "peak messages needs burst messages"),
+    ({"peak-messages": "4/h", "burst-messages": "2"}, "peak messages 4/h is not above messages 5/h"),
+    ({"messages": ""}, "write messages, bytes or both; to hold nothing, leave them and observe only"),
+]
+
+
+async def test_value_that_the_proxy_refuses_has_no_effect_shown(page: Page, live: LiveAdmin) -> None:
+    await sign_in(page, OPS)
+    await open_limit(page, "acme/shop", "namespace")
+    for written, problem in IMPOSSIBLE:
+        before = {field: await page.value(f"at('change-{field}').value") for field in written}
+        for field, value in written.items():
+            await page.write(f"#change-{field}", value)
+        effect = await text(page, "#effect")
+        assert effect.startswith(f"This cannot be set: {problem}"), effect
+        assert await page.value("at('apply').disabled")
+        assert await page.value("document.querySelectorAll('#change [aria-invalid=true]').length") == 1
+        await page.press("Enter")
+        for field, value in before.items():
+            await page.write(f"#change-{field}", value)
+        assert (await text(page, "#effect")).startswith("No change yet: messages 5/h,")
+    assert await page.violations() == []
+    await page.write("#change-messages", "6/h")
+    assert await page.value("at('apply').disabled") is False
+    assert messages_of(live, "acme/shop") == "5 enforce"
+
+
+RATES = [
+    "500",
+    "5/s",
+    "05/s",
+    "0.5/s",
+    "30/min",
+    "5/30s",
+    "5/0.0000000001s",
+    "5/1.5ms",
+    "1/0.3333333333s",
+    "5/s/s",
+    "5/",
+    "/s",
+    "5s",
+    "1e3",
+    "+5",
+    "5/S",
+    "5/31d",
+    "9223372036854775807",
+    "9223372036854775808",
+    "1/2147483647s",
+    "1/2147483648s",
+    "1/24855d",
+    "1/24856d",
+    "10MB",
+    "10MB/s",
+    "1.5KiB",
+    "0.001KB",
+    "10Mb",
+    "0.0005KB/s",
+    "10kB/h",
+    "9223372036854775.807KB",
+    "9223372036854776KB",
+    "1__0",
+    "5/0s",
+    "00",
+    "0",
+    "64KB",
+    "0.0015KB",
+    "0.4B",
+    "0.5B",
+    "1.5B",
+]
+
+
+async def test_page_and_proxy_agree_on_what_can_be_set(page: Page) -> None:
+    def is_taken(key: str, written: str) -> bool:
+        kind = "bytes" if key.endswith("bytes") else "messages"
+        try:
+            RateLimit.model_validate({kind: 5, key: written})
+        except ValidationError:
+            return False
+        return True
+
+    read = {"messages": "readRate", "bytes": "readRate", "burst_messages": "readBurst", "burst_bytes": "readBurst"}
+    for key, function in read.items():
+        question = f"{json.dumps(RATES)}.map((text) => {function}(text, isOfBytes('{key}')) !== null)"
+        answers = await page.value(question)
+        assert dict(zip(RATES, answers, strict=True)) == {written: is_taken(key, written) for written in RATES}, key
 
 
 async def is_not_overwritten(page: Page, value: str) -> None:
