@@ -336,7 +336,7 @@ function leave(reason) {
   for (const rows of Object.values(tables)) rows.show([], () => "");
   for (const id of ["sums", "notices"]) at(id).replaceChildren();
   for (const id of ["counted", "streams-note", "limits-note", "fleet-note", "blocks-note", "drain-note"]) setText(at(id), "");
-  for (const id of ["overview", "pause", "leave", "fleet", "blocks-part", "drain-part"]) at(id).hidden = true;
+  for (const id of ["overview", "pause", "leave", "fleet", "named-part", "blocks-part", "drain-part"]) at(id).hidden = true;
   setText(at("caller"), "");
   at("sign-in").hidden = false;
   at("token").focus();
@@ -367,9 +367,42 @@ async function refresh() {
   showSums(state.streams);
   showStreams(state.streams);
   showLimits(state.limits);
+  showNamed(await namedBy(search));
   if (state.limit) await refreshLimit();
   if (isOperator() && state.looks % 3 === 0) await refreshOperators();
   state.looks += 1;
+}
+
+const NAMED = /^(?:((?:non-)?persistent):\/\/)?([\w\-=:.]+)(?:\/([\w\-=:.]+)(?:\/(.+))?)?$/;
+
+// The limits of the tenant, namespace or topic that a search names in full, which are not at work, and their values.
+async function namedBy(search) {
+  const [, domain, tenant, namespace, local] = NAMED.exec(search.trim()) ?? [];
+  const isOwn = isOperator() || state.caller.tenants.includes(tenant);
+  if (!tenant || (domain && !local) || !isOwn) return [];
+  const topic = `${domain ?? "persistent"}://${tenant}/${namespace ?? "any"}/${local ?? "any"}`;
+  const names = local ? { partitioned_topic: topic.replace(PARTITION, ""), topic }
+    : namespace ? { namespace: `${tenant}/${namespace}` } : { tenant };
+  const found = [];
+  for (const limit of await explained(topic)) {
+    if (!Object.hasOwn(names, limit.level)) continue;
+    const named = { ...limit, name: names[limit.level] };
+    const isListed = state.limits.limiters.some((each) => keyOf(each) === keyOf(named));
+    if (!isListed && !(state.limits.left_out && await limiterOf(named))) found.push(named);
+  }
+  return found;
+}
+
+// Each limit of a topic with the values that hold; none of what is no topic, or not the caller's.
+async function explained(topic) {
+  try {
+    const { json } = await ask("GET", "/sluice/explain", { topic });
+    return json.exempt ? [] : ["publish", "dispatch"].flatMap((direction) => json[direction].map(
+      ({ level, values: written }) => ({ direction, level, holders: written.filter((value) => value.state === "holds") })));
+  } catch (error) {
+    if (!(error instanceof Refused) || ![400, 403].includes(error.status)) throw error;
+    return [];
+  }
 }
 
 async function refreshOperators() {
@@ -527,6 +560,15 @@ function headroomOf(limit) {
   return values(left(messages, limit.rates[0]), left(bytes, limit.rates[1]));
 }
 
+function rowOfNamed(cells, limit) {
+  const [title, value, from] = cells;
+  title.append(button(limitName(limit), () => openLimit(limit), "link"), element("div", "quiet", limit.direction));
+  return ({ holders }) => {
+    setText(value, holders.map((each) => wholeOf(each.limit)).join(" and ") || "no limit");
+    setText(from, placesOf(holders));
+  };
+}
+
 function rowOfMember(cells, member) {
   cells[0].append(name(member.name), element("span", "quiet"));
   return (now) => {
@@ -548,6 +590,7 @@ function rowOfBlock(cells, block) {
 const tables = {
   streams: new Rows("streams", rowOfStream),
   limits: new Rows("limits", rowOfLimit),
+  named: new Rows("named", rowOfNamed),
   members: new Rows("members", rowOfMember),
   blocks: new Rows("blocks", rowOfBlock),
   neighbours: new Rows("neighbours", cellsOfStream),
@@ -600,7 +643,13 @@ function showLimits(answer) {
   answer.limiters.sort((one, other) => order(other)[0] - order(one)[0] || order(other)[1] - order(one)[1]);
   tables.limits.show(answer.limiters, keyOf);
   const more = answer.left_out ? ` of ${number(answer.limiters.length + answer.left_out)}, the fullest; search to see others` : "";
-  setText(at("limits-note"), answer.limiters.length ? `${plural(answer.limiters.length, "limit")} at work${more}` : "No limit is at work.");
+  setText(at("limits-note"), answer.limiters.length ? `${plural(answer.limiters.length, "limit")} at work${more}` : `No limit${at("search").value ? " with this name" : ""} is at work.`);
+}
+
+function showNamed(limits) {
+  at("named-part").hidden = !limits.length;
+  tables.named.show(limits, keyOf);
+  setText(at("named-note"), limits.length ? `No stream of this process uses these now. Whether there is such a ${word(limits[0].level).split(" ").at(-1)}, the proxy does not know.` : "");
 }
 
 function showFleet(fleet) {
@@ -633,8 +682,9 @@ const NOT_READ = { whole: null, from: null, target: null, reach: "", values: [],
 const NOT_SEEN = { streams: null, waiting: 0, isShared: false };
 
 // By its level and name alone, of a limit that is not at work; the proxy knows the target of one that is.
+const PARTITION = /-partition-\d+$/;
 const settingName = ({ level, name: its }) => level === "exempt" ? ""
-  : ["topic", "subscription"].includes(level) ? its.replace(/-partition-\d+$/, "") : its;
+  : ["topic", "subscription"].includes(level) ? its.replace(PARTITION, "") : its;
 const reachOfName = (limit) => limit.level === "exempt" ? "each topic" : settingName(limit) === limit.name ? "this limit" : "each partition";
 const targetOf = (limit) => ({ setting: limit.level, name: settingName(limit), reach: reachOfName(limit) });
 
@@ -716,7 +766,7 @@ function sourceOf({ values: written, source, author, target }) {
 // What a change here is for: the limit may have its value from a pattern, a plan or a wider setting, and be one of several.
 function reachOf({ target, from, reach }) {
   if (!target) return "an operator's token changes it";
-  if (!from) return "no stream is within it, so that there is no value to change here";
+  if (!from) return "no stream is within it, and its name alone gives no value to change";
   const named = `${word(target.setting)} ${visible(shortTopic(target.name))}`.trim();
   if (reach === "each partition") return `a change here is for ${named}, each of its partitions`;
   if (reach === "each topic") return `a change here is for ${target.name ? `${named} on each topic, of any tenant` : "each of Pulsar's own topics, of any tenant"}`;
@@ -748,8 +798,9 @@ async function refreshLimit() {
   if (limit !== state.limit) return;
   const share = found ? found.in_force.share_messages ?? found.in_force.share_bytes : null;
   const inForce = found && values(found.in_force.messages_per_s, found.in_force.bytes_per_s);
-  const here = !found ? "Not at work now"
-    : share === null ? `${inForce} in force, ${found.mode}` : `${inForce} in force in this member, its share of ${wholeOf(limit.value.whole)}`;
+  const { whole, from } = limit.value;
+  const here = !found ? `Not at work now${from ? `; ${whole && KINDS.some((kind) => kind in whole) ? wholeOf(whole) : "no limit is set"}` : ""}`
+    : share === null ? `${inForce} in force, ${found.mode}` : `${inForce} in force in this member, its share of ${wholeOf(whole)}`;
   setText(at("limit-note"), `${[here, sourceOf(limit.value), reachOf(limit.value)].filter(Boolean).join("; ")}.`);
   limit.use = { streams: json.totals.streams, waiting: found?.waiting_streams ?? 0, isShared: share !== null };
   showEffect();
@@ -839,6 +890,7 @@ const isOne = (count) => count === 1 ? "is" : "are";
 function withinOf({ use: { streams, waiting }, value: { reach } }) {
   if (streams === null) return "";
   const [its, others] = reach === "this limit" ? ["it", ""] : ["the limit that is shown", "; the change is for others, too"];
+  if (!streams) return `No stream of this process is within ${its} now${others}.`;
   return `${plural(streams, "stream")} of this process ${isOne(streams)} within ${its}, ${number(waiting)} of them waiting now${others}.`;
 }
 

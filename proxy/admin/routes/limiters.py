@@ -5,12 +5,12 @@ A rate is the difference of a count in two answers, over the difference of their
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, cast
 
 from aiohttp import web
 
 from limiter.levels import ANYBODY, LEVEL_OF_WORD, Client, Level, Setting, StreamIdentity, Topic
-from limiter.limiter import Limiter
+from limiter.limiter import Limiter, Scope
 from limiter.token_bucket import DIRECTIONS, Direction, Mode
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import (
@@ -123,13 +123,13 @@ class LimitTarget(TypedDict):
 
 
 class LimitValue(TypedDict):
-    """The value of a limit at work, whole: in a fleet that of all members together.
+    """The value of a limit, whole: in a fleet that of all members together.
 
-    `limit` is the value in force, as the configuration writes it. `base` is the value that a change by the caller
-    begins with: an operator's is the value that holds by operators' values alone, empty without one, and a tenant's is
-    `limit`. `values` are those that are written for it, as `/sluice/explain` has them: by the limit's own name, a
-    pattern, a plan, or a wider setting. `target` is the narrowest setting for it; null if a token for some tenants may
-    not set it.
+    `limit` is the value in force, as the configuration writes it; empty for no limit. `base` is the value that a change
+    by the caller begins with: an operator's is the value that holds by operators' values alone, empty without one, and
+    a tenant's is `limit`. `values` are those that are written for it, as `/sluice/explain` has them: by the limit's own
+    name, a pattern, a plan, or a wider setting. `target` is the narrowest setting for it; null if a token for some
+    tenants may not set it.
     """
 
     limit: Section
@@ -212,9 +212,10 @@ class LimiterRest:
 
     @described({200: LimitValue}, query=_ONE, refuses=(404,))
     async def get_value(self, request: web.Request) -> web.Response:
-        """Return the configured value of one limit at work, where it is from, and the target that changes it alone.
+        """Return the configured value of one limit, where it is from, and the target that changes it alone.
 
-        A token for some tenants gets the values of the limits of these. 404: no stream is within such a limit.
+        A token for some tenants gets the values of the limits of these. Limits of the proxy, of tenants, namespaces and
+        topics need no stream. 404: no stream is within a limit of another level.
         """
         query = asked(request, _ONE)
         direction, level, name = (key.read(query) for key in _ONE)
@@ -226,7 +227,11 @@ class LimiterRest:
             return bool(found)
 
         await self._engine.slices.done(Work.REQUESTS, self._looking(tenants, look))
-        answer = self._value(found[0], tenants) if found else None
+        identity = self._engine.registry.identity_at(found[0]) if found else None
+        if identity is not None:
+            answer = self._value(found[0].scope, identity, tenants)
+        else:
+            answer = self._value_named(cast("Direction", direction), LEVEL_OF_WORD[level], name, tenants)
         if answer is None:
             return refusal(404, "no stream is within such a limit now; /sluice/explain shows the limits of a topic")
         return web.Response(body=json_of(answer), content_type=JSON)
@@ -274,25 +279,50 @@ class LimiterRest:
             if line.state == "holds"
         ]
 
-    def _value(self, limiter: Limiter, tenants: Collection[str] | None) -> LimitValue | None:
-        scope, found = limiter.scope, self._engine.registry.identity_at(limiter)
-        if found is None:
-            return None
-        level, (topic, client) = LEVEL_OF_WORD[scope.level], found
+    def _value(
+        self, scope: Scope, identity: tuple[Topic, Client], tenants: Collection[str] | None
+    ) -> LimitValue | None:
+        """Return the value of a limit with a stream; None if it is none by now."""
+        level, (topic, client) = LEVEL_OF_WORD[scope.level], identity
         policies = self._service.layers.policies
         in_force = policies.in_force_at(level, scope.direction, topic, client)
         if in_force is None or in_force.scope != scope:  # it was taken back, or the topic has another group, just now
             return None
         setting, naming, _ = level.lookups[0]
-        identity = StreamIdentity(topic, client, policies.group_of(topic))
-        own = scope.name if level.is_of_addresses else naming(identity)  # a limit of IPv6 is that of a whole /64
-        may_set = tenants is None or tenant_of(setting, own) in tenants
-        base = policies.of_operator_at(level, scope.direction, topic, client) if tenants is None else in_force
+        named = naming(StreamIdentity(topic, client, policies.group_of(topic)))
+        own = scope.name if level.is_of_addresses else named  # a limit of IPv6 is that of a whole /64
+        return self._shown_value(scope.direction, level, identity, (setting, own), tenants)
+
+    def _value_named(
+        self, direction: Direction, level: Level, name: str, tenants: Collection[str] | None
+    ) -> LimitValue | None:
+        """Return the value of a limit that its name alone gives; None for others, and those of other tenants."""
+        identity = _identity_named(level, name)
+        if identity is None or not (tenants is None or (level.within and identity[0].tenant in tenants)):
+            return None
+        setting, naming, _ = level.lookups[0]
+        own = naming(StreamIdentity(*identity, ""))
+        return self._shown_value(direction, level, identity, (setting, own), tenants)
+
+    def _shown_value(
+        self,
+        direction: Direction,
+        level: Level,
+        identity: tuple[Topic, Client],
+        target: tuple[Setting, str],
+        tenants: Collection[str] | None,
+    ) -> LimitValue:
+        policies = self._service.layers.policies
+        in_force = policies.in_force_at(level, direction, *identity)
+        base = policies.of_operator_at(level, direction, *identity) if tenants is None else in_force
+        may_set = tenants is None or tenant_of(*target) in tenants
         return {
-            "limit": section_of(scope.direction, in_force.limit),
-            "base": section_of(scope.direction, base.limit) if base else {},
-            "values": [*explain_level(self._service, scope.direction, level, topic, client).lines],
-            "target": {"setting": setting, "name": own, "reach": _reach(level, topic)} if may_set else None,
+            "limit": section_of(direction, in_force.limit) if in_force else {},
+            "base": section_of(direction, base.limit) if base else {},
+            "values": [*explain_level(self._service, direction, level, *identity).lines],
+            "target": {"setting": target[0], "name": target[1], "reach": _reach(level, identity[0])}
+            if may_set
+            else None,
         }
 
 

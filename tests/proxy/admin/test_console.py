@@ -211,7 +211,48 @@ async def test_value_of_a_limit_is_whole_and_has_its_source(make_admin) -> None:
         "producer": ("p", "each topic"),
         "address": ("2001:db8::/64", "this limit"),
     }
-    assert (await value_of(admin, "tenant", "gold-2"))[0] == 404
+
+
+WITHOUT_STREAMS = [
+    ("tenant", "gold-2", "gold-*", "gold-2", "this limit"),
+    ("tenant", "acme", None, "acme", "this limit"),
+    ("namespace", "acme/shop", None, "acme/shop", "this limit"),
+    ("topic", "persistent://acme/shop/a", "", "persistent://acme/shop/a", "this limit"),
+    ("topic", "persistent://acme/shop/a-partition-1", "", "persistent://acme/shop/a", "each partition"),
+    ("partitioned_topic", "persistent://acme/shop/a", None, "persistent://acme/shop/a", "this limit"),
+    ("proxy", "", None, "", "this limit"),
+]
+
+
+@pytest.mark.parametrize(("level", "name", "source", "own", "reach"), WITHOUT_STREAMS)
+async def test_value_of_a_limit_needs_no_stream(
+    make_admin, level: str, name: str, source: Any, own: str, reach
+) -> None:
+    admin: Admin = await make_admin(limits=WIDE_LIMITS)
+    status, shown = await value_of(admin, level, name)
+    assert (status, shown["target"]) == (200, {"setting": level, "name": own, "reach": reach})
+    assert [each["name"] for each in shown["values"] if each["state"] == "holds"] == (
+        [] if source is None else [source]
+    )
+    assert bool(shown["limit"]) == bool(shown["base"]) == (source is not None)
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        ("tenant", "acme/shop"),
+        ("tenant", ""),
+        ("namespace", "acme"),
+        ("topic", "acme/shop/a"),
+        ("topic", "persistent://acme/shop/__change_events"),
+        ("partitioned_topic", "persistent://acme/shop/a-partition-1"),
+        ("producer", "p@persistent://acme/shop/a"),
+        ("role", "app"),
+    ],
+)
+async def test_value_without_streams_needs_a_full_name(make_admin, level: str, name: str) -> None:
+    admin: Admin = await make_admin(limits=WIDE_LIMITS)
+    assert (await value_of(admin, level, name))[0] == 404
 
 
 async def test_limits_at_work_have_their_sources_by_name(make_admin) -> None:
@@ -246,8 +287,15 @@ async def test_value_of_a_limit_is_of_the_callers_tenants(make_admin, tokens: Pa
     let_open(admin, "persistent://other/x/a", 2)
     status, shown = await value_of(admin, "namespace", "acme/shop", ACME)
     assert (status, shown["limit"], shown["target"]["name"]) == (200, {"messages": 5}, "acme/shop")
-    assert (await value_of(admin, "namespace", "other/x", OPS))[0] == 200
-    assert (await value_of(admin, "namespace", "other/x", ACME))[0] == 404
+    for token, name, status in (
+        (OPS, "other/x", 200),
+        (ACME, "other/x", 404),
+        (ACME, "other", 404),
+        (ACME, "acme", 200),
+    ):
+        level = "namespace" if "/" in name else "tenant"
+        assert (await value_of(admin, level, name, token))[0] == status
+    assert (await value_of(admin, "proxy", "", ACME))[0] == 404
     status, shown = await value_of(admin, "producer", "p@persistent://acme/shop/a", ACME)
     assert (status, shown["limit"], shown["target"]) == (200, {"messages": 7}, None)
 

@@ -339,6 +339,68 @@ async def test_limits_have_the_pattern_and_plan_that_they_are_from(wide: LiveAdm
         assert "publish, observe, from tenant each-* (file)" in shown
 
 
+async def search(page: Page, words: str, rows: int) -> None:
+    """Search, and wait for as many limits that are not at work."""
+    await page.write("#search", words)
+    await page.press("Enter")
+    await page.until(
+        f"!state.isLooking && !state.isAsked && document.querySelectorAll('#named tbody tr').length === {rows}"
+    )
+
+
+async def test_limit_without_streams_is_found_and_changed(wide: LiveAdmin, tmp_path: Path) -> None:
+    def set_here(name: str) -> bool:
+        return any(key.name == name for key in wide.state().kept)
+
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(360, 740)
+        await opened(page, wide.address)
+        await search(page, "gold-77", 2)
+        assert await text(page, "#limits-note") == "No limit with this name is at work."
+        shown = await text(page, "#named")
+        assert all(each in shown for each in ("tenant gold-77", GOLD, "tenant gold-*, plan gold (file)", "no limit"))
+        assert await page.value("document.documentElement.scrollWidth") <= 360
+        assert await page.violations() == []
+        await page.value("document.querySelector('#named button').focus()")
+        await page.press("Enter")
+        await page.until("document.getElementById('effect').innerText.includes('within it')")
+        assert await text(page, "#limit-note") == (
+            f"Not at work now; {GOLD}; from tenant gold-*, plan gold (file); a change here is for tenant gold-77 alone."
+        )
+        await page.click("#lower")
+        lower = GOLD.replace("30/min", "15/min").replace("90/min", "45/min")
+        assert await text(page, "#effect") == f"From {GOLD} to {lower}. No stream of this process is within it now."
+        assert not set_here("gold-77")
+        await page.click("#apply")
+        await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from')")
+        assert set_here("gold-77")
+        assert f"to {GOLD}, from tenant gold-*, plan gold (file)." in await take_back(page)
+        assert not set_here("gold-77")
+        await page.press("Escape")
+        await search(page, "nobody/yet", 2)
+        await page.click("#named tbody tr:nth-child(2) button")
+        await page.until("document.getElementById('limit-note').innerText.includes('no limit is set')")
+        await page.write("#change-messages", "5/s")
+        assert (await text(page, "#effect")).startswith(
+            "From no limit to messages 5/s, mode enforce. No stream of this"
+        )
+        await page.click("#apply")
+        await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from no limit')")
+        assert set_here("nobody/yet")
+        await page.press("Escape")
+        await page.until("document.getElementById('named').innerText.includes('namespace nobody/yet (rest)')")
+        for words, rows in (("acme/a/t", 4), ("persistent://acme/a/t-partition-1", 4), ("gold-1", 1), ("a b", 0)):
+            await search(page, words, rows)
+
+
+async def test_tenant_is_offered_its_own_limits_alone(page: Page) -> None:
+    await sign_in(page, ACME)
+    for words, rows in (("acme", 2), ("other", 0), ("other/x", 0), ("acme/shop", 1), ("acme/none", 2)):
+        await search(page, words, rows)
+    await page.click("#leave")
+    assert await page.value("document.querySelectorAll('#named tr:has(td)').length") == 0
+
+
 async def test_take_back_shows_the_pattern_that_holds_then(wide: LiveAdmin, tmp_path: Path) -> None:
     path = "/sluice/limits?direction=publish&setting=tenant&name=gold-1"
     await set_limit(wide, "", '{"messages": "7/s"}', path)
