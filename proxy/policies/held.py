@@ -6,20 +6,19 @@ dynamic configuration, which is a part of one limit, is the whole limit with the
 A body of run time hides the file's value, a plan's, or that of a wider setting. The body before says nothing of these.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
-from limiter.levels import Setting
-from limiter.names import EACH
-from limiter.policies import PolicyTarget, Value
+from limiter.policies import PolicyTarget, Value, stricter
 from limiter.token_bucket import Limit
 from proxy import typed_json
 from proxy.block_rules import Rule
 from proxy.policies.bodies import Section, section_of, section_text
+from proxy.policies.explain import beneath, wider_from
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind
 from proxy.policies.layers import dynamic_target, dynamic_value
-from proxy.policies.state import PolicyState, layered_targets, targets_from
+from proxy.policies.state import PolicyState, layered_targets
 
 
 class ValueBefore(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,21 +51,87 @@ class ValueBefore(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{value} ({source})"
 
 
-def words_after(state: PolicyState, key: PolicyKey, kept: str | None) -> str:
+MOST_COMPARED = 100
+"""Changes made together, of which each that takes a value back is compared with all others."""
+
+
+def words_after(state: PolicyState, key: PolicyKey, kept: str | None, together: Collection[PolicyKey] = ()) -> str:
     """Return the value that a change sets, in the words of the values before it.
 
     Args:
         state: The policies before the change.
         key: The key of the policy.
-        kept: The new body, as the store keeps it; None: it is taken back.
+        kept: The new body, as the store keeps it; None: it is taken back. The value that holds since is added, unless
+            another of the changes decides on it.
+        together: The keys of all changes that are made at once.
 
     Raises:
         BodyError: If the body cannot be read.
     """
     if kept is None:
-        return "taken back"
+        return _taken_back(state, key, together)
     layer = Layer.DYNAMIC if key.kind is PolicyKind.DYNAMIC else key.setting_and_layer[1]
     return f"{_value_words(state, key, kept)} ({layer.origin})"
+
+
+def _taken_back(state: PolicyState, key: PolicyKey, together: Collection[PolicyKey]) -> str:
+    if key.kind is PolicyKind.BLOCK or len(together) > MOST_COMPARED:
+        return "taken back"
+    if key.kind is PolicyKind.ATTACHMENT:
+        return f"taken back; since then: {_group_since(state, key)}"
+    others = {target for other in together if other != key for _, target in _targets(other)}
+    hidden, held = "", list[str]()
+    for layer, target in _targets(key):
+        if any(each in others for each in wider_from(state, target)):
+            return "taken back"
+        value, since = state.layers.written(layer, target), _since(state, key, layer, target)
+        if value is not None and value != state.layers.at(target) and layer is not Layer.DYNAMIC:
+            hidden = f" (it was {section_text(section_of(target[0], value.limit))})"
+        if since is not None:
+            wider = "" if (since.setting, since.name) == target[1:] else f", as {since.setting} {since.name}".rstrip()
+            kind = f"{target[0]}: " if key.kind is PolicyKind.GROUP else ""
+            held.append(f"{kind}{since.words()}{wider}")
+    return f"taken back{hidden}; since then: {'; '.join(held) or 'no limit'}"
+
+
+def _group_since(state: PolicyState, key: PolicyKey) -> str:
+    """Return the group of a tenant or a namespace once its attachment of run time is taken back, in words."""
+    groups = state.file.groups_of_tenants if key.setting == "tenant" else state.file.groups_of_namespaces
+    if group := groups.get(key.name):
+        return f"{_in_group(group)} (file)"
+    tenant, is_namespace, _ = key.name.partition("/")
+    of_tenant = state.layers.policies.groups_of_tenants.get(tenant) if is_namespace else None
+    return f"{_in_group(of_tenant)}, as tenant {tenant}" if of_tenant else "in no group"
+
+
+def _since(state: PolicyState, key: PolicyKey, layer: Layer, target: PolicyTarget) -> ValueBefore | None:
+    """Return the value that holds at a target once that of a key is taken back; None for no limit."""
+    found = beneath(state, target, layer)
+    if layer is Layer.DYNAMIC and not any(state.layers.written(each, target) for each in (Layer.REST, Layer.GLOBAL)):
+        left = {name: text for name, text in state.dynamic.items() if name != key.name}
+        value = dynamic_value(target, left, state.layers.written(Layer.FILE, target))
+        if value is not None:  # of the widest settings
+            found = (target, value) if value.limit else None
+    own = next(
+        (
+            (each, value)
+            for each in wider_from(state, target)
+            if (value := state.layers.of_tenant(each)) and value.limit and (layer, target) != (Layer.TENANT, each)
+        ),
+        None,
+    )
+    if found and own:
+        limit = stricter(found[1].limit, own[1].limit)
+        own = None if limit == found[1].limit else (own[0], Value(limit, own[1].origin))
+    held = own or found
+    return held and _before(*held)
+
+
+def _targets(key: PolicyKey) -> list[tuple[Layer, PolicyTarget]]:
+    """Return the targets of a limit's key, each with its layer; none for policies that are no limits."""
+    if key.kind in {PolicyKind.BLOCK, PolicyKind.ATTACHMENT}:
+        return []
+    return [(Layer.DYNAMIC, dynamic_target(key.name))] if key.kind is PolicyKind.DYNAMIC else layered_targets(key)
 
 
 def _value_words(state: PolicyState, key: PolicyKey, kept: str) -> str:
@@ -113,11 +178,7 @@ def held_by(state: PolicyState, key: PolicyKey) -> list[ValueBefore]:
     """
     if key.kind is PolicyKind.ATTACHMENT:
         return list(_attachment(state, key))
-    if key.kind is PolicyKind.DYNAMIC:
-        targets = [dynamic_target(key.name)]
-    else:
-        targets = [target for _, target in layered_targets(key)]
-    return [held for target in targets if (held := _held(state, target)) is not None]
+    return [held for _, target in _targets(key) if (held := _held(state, target)) is not None]
 
 
 def held_of_block(rule: Rule | None) -> list[ValueBefore]:
@@ -136,21 +197,16 @@ def _attachment(state: PolicyState, key: PolicyKey) -> Iterator[ValueBefore]:
 
 
 def _held(state: PolicyState, target: PolicyTarget) -> ValueBefore | None:
-    for about, setting, name in _wider(state, target):
-        value: Value | None = state.layers.at((about, setting, name))
+    for each in wider_from(state, target):
+        value = state.layers.at(each)
         if value is not None:
-            limit = section_of(about, value.limit)
-            return ValueBefore(about, setting.value, name, limit, origin=value.origin, plan=value.plan)
+            return _before(each, value)
     return None
 
 
-def _wider(state: PolicyState, target: PolicyTarget) -> Iterator[PolicyTarget]:
-    """Yield the target, and the wider ones whose values hold where it has none."""
-    _, setting, name = target
-    if name == EACH or setting is Setting.RESOURCE_GROUP:
-        yield target
-    else:
-        yield from targets_from(target, state.layers.policies)
+def _before(target: PolicyTarget, value: Value) -> ValueBefore:
+    about, setting, name = target
+    return ValueBefore(about, setting.value, name, section_of(about, value.limit), origin=value.origin, plan=value.plan)
 
 
 def written(held: list[ValueBefore]) -> str:

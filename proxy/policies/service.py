@@ -655,7 +655,7 @@ class PolicyService(PolicyState):
                 before[key],
                 kept,
                 written(self._held(key, kept or before[key] or "")),
-                words_after(self, key, kept),
+                words_after(self, key, kept, bodies.keys()),
             )
             for key, kept in bodies.items()
             if before[key] != kept

@@ -341,7 +341,8 @@ class AuditedChange(TypedDict):
 
     `before` and `after` are the bodies that were set at run time: an object, a text for a key of the dynamic
     configuration or the group of an attachment, null for none. `words` has the new value in one line, in the words of
-    `held`, with the mode that the file gave it then; empty if it was not recorded.
+    `held`, with the mode that the file gave it then; or `taken back`, and the value that holds since, if it was known.
+    It is empty if it was not recorded.
 
     `held` has the values in force before, whatever their source: none if there was no limit, null if they were not
     recorded. An action (`drain`, `kick`, or one of a later version) has no setting, and its effect in `after`.

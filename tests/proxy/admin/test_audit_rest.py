@@ -75,7 +75,8 @@ async def test_block_of_the_file_was_in_force_before_it_is_lifted(make_admin) ->
             '{"kind":"role","name":"r","lifts":true}',
             "not blocked, whatever the file says (rest)",
         ),
-        ("publish", "topic", "persistent://a/b/c", None, "taken back"),
+        ("publish", "topic", "persistent://a/b/c", None, "taken back; since then: no limit"),
+        ("block", "", "role r", None, "taken back"),
     ],
 )
 async def test_new_value_is_in_words(

@@ -28,17 +28,22 @@ LIMITS: dict[str, Any] = {
 PUBLISH = kept_as_pulsar_s(PublishRate(5, -1))
 
 
-def before(key: PolicyKey, *bodies: str | None) -> list[ValueBefore]:
-    """Return what was in force before the last of some changes of one policy."""
+def last_of(*changes: dict[PolicyKey, str | None]) -> StoredChange:
+    """Return the audited line of the last of some changes."""
     config = Config.model_validate({"limits": LIMITS})
     with closing(Store(None)) as store:
         around = Around(lambda: (0, 0), lambda _changes, _now: None)
         service = PolicyService(Policies(), file_policies(config.limits, None), store, around)
-        for kept in bodies:
-            asyncio.run(service.change({key: kept}, Principal("ann", "")))
+        for bodies in changes:
+            asyncio.run(service.change(bodies, Principal("ann", "")))
         change = store.audited(1)[0].change
     assert isinstance(change, StoredChange)
-    return read(str(change.held))
+    return change
+
+
+def before(key: PolicyKey, *bodies: str | None) -> list[ValueBefore]:
+    """Return what was in force before the last of some changes of one policy."""
+    return read(str(last_of(*({key: kept} for kept in bodies)).held))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +97,59 @@ def test_groups_attachments_and_dynamic_keys_have_what_held() -> None:
     key = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
     assert [each.words() for each in before(key, "7")] == ["messages 3 (file)"]
     assert [each.words() for each in before(key, "7", None)] == ["messages 7 (dynamic)"]
+
+
+MAX_RATE = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
+MAX_BYTES = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInBytes")
+OTHERS = rate_key("publish", Setting.TENANT, "others")
+
+
+@pytest.mark.parametrize(
+    ("key", "kept", "since"),
+    [
+        (OTHERS, PUBLISH, "messages 50 (file), as tenant o*"),
+        (rate_key("publish", Setting.TENANT, "other"), PUBLISH, "messages 40 (file)"),
+        (rate_key("publish", Setting.TENANT, "acme"), PUBLISH, "no limit"),
+        (rate_key("publish", Setting.NAMESPACE, "acme/shop"), PUBLISH, "messages 9 (file, plan gold)"),
+        (
+            rate_key("publish", Setting.TOPIC, TOPIC),
+            PUBLISH,
+            "messages 7, mode observe (file), as topic_of_namespace acme/*",
+        ),
+        (rate_key("publish", Setting.TOPIC, "persistent://b/c/d"), PUBLISH, "messages 3 (file), as topic_of_broker"),
+        (
+            PolicyKey(PolicyKind.GROUP, "", "wide"),
+            kept_as_own_group({"publish": None}, ()),
+            "publish: bytes 1MB (file)",
+        ),
+        (PolicyKey(PolicyKind.ATTACHMENT, "tenant", "acme"), "", "in group wide (file)"),
+        (PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "gold", "in group wide, as tenant acme"),
+        (PolicyKey(PolicyKind.ATTACHMENT, "tenant", "b"), "gold", "in no group"),
+        (MAX_RATE, "7", "messages 3 (file)"),
+    ],
+)
+def test_value_that_holds_since_a_take_back_is_said(key: PolicyKey, kept: str, since: str) -> None:
+    assert last_of({key: kept}, {key: None}).words == f"taken back; since then: {since}"
+
+
+def test_take_back_leaves_the_stricter_of_both_and_the_keys_that_stay() -> None:
+    own, its = (rate_key("publish", Setting.NAMESPACE, "acme/shop", layer) for layer in (Layer.TENANT, Layer.REST))
+    looser = kept_as_pulsar_s(PublishRate(8, -1))
+    assert last_of({own: PUBLISH}, {its: looser}, {its: None}).words == (
+        "taken back (it was messages 8); since then: messages 5 (tenant)"
+    )
+    assert last_of({own: PUBLISH}, {own: None}).words == "taken back; since then: messages 9 (file, plan gold)"
+    assert last_of({MAX_RATE: "7"}, {MAX_BYTES: "1000"}, {MAX_BYTES: None}).words == (
+        "taken back; since then: messages 7 (dynamic)"
+    )
+
+
+def test_what_holds_since_is_not_said_where_changes_meet() -> None:
+    pattern = rate_key("publish", Setting.TENANT, "o*")
+    assert last_of({OTHERS: PUBLISH, pattern: PUBLISH}, {pattern: None, OTHERS: None}).words == "taken back"
+    apart = rate_key("publish", Setting.ROLE, "app")
+    said = last_of({OTHERS: PUBLISH, apart: PUBLISH}, {apart: None, OTHERS: None}).words
+    assert said == "taken back; since then: messages 50 (file), as tenant o*"
 
 
 _RATE, _PERIOD = "subscribeThrottlingRatePerConsumer", "subscribeRatePeriodPerConsumerInSecond"

@@ -36,6 +36,12 @@ _HELD = {"kind": "publish", "setting": "topic_of_namespace", "name": "acme/*", "
             ["gold) to taken back"],
         ),
         (
+            _audited(
+                held=[], after=None, words="taken back; since then: messages 9 (file, plan gold), as tenant free-*"
+            ),
+            ["to taken back; since then: messages 9 (file, plan gold), as tenant free-*"],
+        ),
+        (
             _audited(kind="group", name="g", held=[{**_HELD, "name": "g"}, {**_HELD, "name": "g", "kind": "d"}]),
             ["from publish: messages 9 (file, plan gold); d: messages 9"],
         ),
