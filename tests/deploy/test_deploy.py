@@ -84,6 +84,16 @@ def test_compose_mounts_what_is_there_and_gives_commands_that_exist():
     assert (ROOT / "deploy" / build["context"] / build["dockerfile"]).exists()
 
 
+def test_images_of_the_compose_file_have_a_digest_or_say_why_not():
+    text = (ROOT / "deploy/compose.yaml").read_text()
+    images = re.findall(r"^( *#.*\n)? *image: (\S+)$", text, re.MULTILINE)
+    assert len(images) == 2
+    for comment, image in images:
+        name, digest, sha256 = image.partition("@sha256:")
+        assert re.search(r":v?\d+\.\d+\.\d+$", name), "a tag of one release"
+        assert re.fullmatch("[0-9a-f]{64}", sha256) if digest else "digest" in comment
+
+
 def test_the_parts_find_each_other():
     """Sluice names the broker's service, Prometheus names Sluice's, each at the port that is listened on."""
     config = load_config(ROOT / "deploy/sluice.yaml", {})
