@@ -99,7 +99,10 @@ def test_the_parts_find_each_other():
     config = load_config(ROOT / "deploy/sluice.yaml", {})
     scrape = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())
     assert str(config.broker[0]) == "pulsar://broker:6650"
-    assert "broker" in COMPOSE["services"]
+    broker = COMPOSE["services"]["broker"]
+    assert broker["command"][-2:] == ["--advertised-address", "broker"]
+    by_a_script = [name for name in broker["environment"] if name.startswith("PULSAR_PREFIX_")]
+    assert by_a_script == [], "bin/pulsar reads none of them"
     assert config.metrics is not None
     metrics_port = str(config.metrics.port)
     assert scrape["scrape_configs"][0]["static_configs"][0]["targets"] == [f"sluice:{metrics_port}"]
