@@ -29,6 +29,16 @@ Architecture: all
 Version: 1:2024a-0
 """
 PYTHON = {"bom-ref": "msgspec==0.21", "name": "msgspec", "version": "0.21", "type": "library"}
+JARS = {
+    "jackson-core-2.15.2": {"org.shaded/other": "1", "com.fasterxml.jackson.core/jackson-core": "2.15.2"},
+    "spark-core_2.13-4.0.0": {},
+    "log4j-1.2-api-2.25.4": {"org.apache.logging.log4j/log4j-1.2-api": "2.25.4"},
+    "netty-epoll-4.2.13.Final-linux-x86_64": {"io.netty/netty": "4.2.13.Final", "io.netty/netty-epoll": "4.2.13.Final"},
+    "zstd-jni-1.5.7-7": {},
+    "py4j0.10.9.9": {},
+    "ivy": {},
+}
+"""Records of Maven, by the names of jars, as Spark 4.3 has them."""
 LIBC = "pkg:deb/debian/libc6@2.36-9%2Bdeb12u9?arch=amd64&distro=debian-12"
 
 
@@ -41,20 +51,21 @@ def image(tmp_path: Path) -> Path:
     (headers / "patchlevel.h").write_text('#define PY_MICRO_VERSION\t16\n#define PY_VERSION      \t"3.11.16"\n')
     (tmp_path / "etc/os-release").write_text('PRETTY_NAME="Debian 12"\nID=debian\nVERSION_ID="12"\n')
     (tmp_path / "var/lib/dpkg/status").write_text(STATUS)
-    with zipfile.ZipFile(jars / "jackson-core-2.15.2.jar", "w") as jar:
-        jar.writestr("META-INF/maven/org.shaded/other/pom.properties", "")
-        jar.writestr("META-INF/maven/com.fasterxml.jackson.core/jackson-core/pom.properties", "")
-    with zipfile.ZipFile(jars / "spark-core_2.13-4.0.0.jar", "w") as jar:
-        jar.writestr("x", "")
+    for name, records in JARS.items():
+        with zipfile.ZipFile(jars / f"{name}.jar", "w") as jar:
+            for place, version in records.items():
+                jar.writestr(f"META-INF/maven/{place}/pom.properties", f"#Made by Maven\nversion={version}\n")
+            jar.writestr("x", "")
     (tmp_path / "sbom.cdx.json").write_text(json.dumps({"bomFormat": "CycloneDX", "components": [PYTHON]}))
     return tmp_path
 
 
 def test_debians_packages_and_jars_are_added(image: Path) -> None:
     file = image / "sbom.cdx.json"
-    assert add(file, image) == 5
+    assert add(file, image) == 3 + len(JARS)
     parts = {part["name"]: part for part in json.loads(file.read_text())["components"]}
-    assert set(parts) == {"msgspec", "python", "libc6", "tzdata", "jackson-core", "spark-core_2.13"}
+    jars = {"jackson-core", "spark-core_2.13", "log4j-1.2-api", "netty-epoll", "zstd-jni", "py4j", "ivy"}
+    assert set(parts) == {"msgspec", "python", "libc6", "tzdata"} | jars
     assert (parts["libc6"]["version"], parts["libc6"]["purl"]) == ("2.36-9+deb12u9", LIBC)
     assert (parts["python"]["version"], parts["python"]["purl"]) == ("3.11.16", "pkg:generic/python@3.11.16")
     assert parts["python"]["cpe"].startswith("cpe:2.3:a:python:python:3.11.16:")
@@ -62,6 +73,11 @@ def test_debians_packages_and_jars_are_added(image: Path) -> None:
     assert parts["jackson-core"]["purl"] == "pkg:maven/com.fasterxml.jackson.core/jackson-core@2.15.2"
     assert (parts["spark-core_2.13"]["version"], "purl" in parts["spark-core_2.13"]) == ("4.0.0", False)
     assert len(parts["spark-core_2.13"]["hashes"][0]["content"]) == 64
+    assert parts["log4j-1.2-api"]["purl"] == "pkg:maven/org.apache.logging.log4j/log4j-1.2-api@2.25.4"
+    netty = "pkg:maven/io.netty/netty-epoll@4.2.13.Final?classifier=linux-x86_64"
+    assert (parts["netty-epoll"]["version"], parts["netty-epoll"]["purl"]) == ("4.2.13.Final", netty)
+    assert [parts[name]["version"] for name in ("zstd-jni", "py4j")] == ["1.5.7-7", "0.10.9.9"]
+    assert "version" not in parts["ivy"]
 
 
 def test_second_run_adds_nothing(image: Path) -> None:

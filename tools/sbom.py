@@ -14,7 +14,9 @@ from typing import Any
 from urllib.parse import quote
 
 Component = dict[str, Any]
-_JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.+-]*)\.jar")
+_RECORD = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<name>[^/]+)/pom\.properties")
+_JAR = re.compile(r"(?P<name>.+?)(?:-(?=\d)|(?<=[A-Za-z])(?=\d+(?:\.\d+)+$))(?P<version>\d[\w.+-]*)")
+"""NAME-VERSION, or NAMEVERSION as py4j0.10.9.9."""
 
 
 def debian_packages(root: Path) -> Iterator[Component]:
@@ -43,25 +45,34 @@ def interpreters(root: Path) -> Iterator[Component]:
 def jars(root: Path) -> Iterator[Component]:
     """Yield the jars under /opt, by Maven's names where they have them."""
     for file in sorted((root / "opt").rglob("*.jar")):
-        stem = _JAR.fullmatch(file.name)
-        name, version = (stem["name"], stem["version"]) if stem else (file.stem, "")
-        group = _group(file, name)
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        part: Component = {"type": "library", "bom-ref": f"jar:{file.relative_to(root)}", "name": name}
-        part |= {"version": version} if version else {}
-        if group and version:
-            part |= {"group": group, "purl": f"pkg:maven/{quote(group)}/{quote(name)}@{quote(version, safe='')}"}
-        yield part | {"hashes": [{"alg": "SHA-256", "content": digest}]}
+        part: Component = {"type": "library", "bom-ref": f"jar:{file.relative_to(root)}"}
+        yield part | (_of_maven(file) or _of_its_name(file)) | {"hashes": [{"alg": "SHA-256", "content": digest}]}
 
 
-def _group(file: Path, name: str) -> str:
-    """Return the group of a jar's artifact; a jar may hold others as well."""
+def _of_maven(file: Path) -> Component | None:
+    """Return what Maven has written into a jar about it: the jar's name is ARTIFACT-VERSION[-CLASSIFIER].
+
+    A jar may hold others as well, each with its own record.
+    """
     with zipfile.ZipFile(file) as jar:
         for entry in jar.namelist():
-            found = re.fullmatch(rf"META-INF/maven/([^/]+)/{re.escape(name)}/pom\.properties", entry)
-            if found:
-                return found[1]
-    return ""
+            place = _RECORD.fullmatch(entry)
+            version = place and re.search(r"^version\s*=\s*(\S+)", jar.read(entry).decode(), re.MULTILINE)
+            if not place or not version:
+                continue
+            group, name, rest = place["group"], place["name"], file.stem.removeprefix(f"{place['name']}-{version[1]}")
+            if rest == file.stem or not (rest == "" or rest.startswith("-")):
+                continue
+            url = f"pkg:maven/{quote(group)}/{quote(name)}@{quote(version[1], safe='')}"
+            url += f"?classifier={quote(rest[1:], safe='')}" if rest else ""
+            return {"name": name, "version": version[1], "group": group, "purl": url}
+    return None
+
+
+def _of_its_name(file: Path) -> Component:
+    stem = _JAR.fullmatch(file.stem)
+    return {"name": stem["name"], "version": stem["version"]} if stem else {"name": file.stem}
 
 
 def add(file: Path, root: Path) -> int:
