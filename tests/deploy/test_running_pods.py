@@ -1,10 +1,11 @@
 """What the chart renders is run here: the container's command with its ConfigMap, volumes and user, and its probes."""
 
 import contextlib
+import importlib.metadata
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -152,11 +153,54 @@ def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, images:
     finally:
         broker.kill()
     assert (tables / "report/report.html").exists()
+
+
+@IMAGES
+def test_images_list_all_their_parts(images: Mapping[str, Image]) -> None:
     for image in images.values():
         said = json.loads((image.root / "opt/sluice/sbom.cdx.json").read_text())
+        parts = said["components"]
         assert said["metadata"]["component"]["version"]
-        assert {"msgspec", "pydantic", "libc6"} <= {part["name"] for part in said["components"]}
-    assert not [*(images["sluice"].root / "opt/sluice").rglob("pip")]
-    assert [*(images["sluice"].root / "opt/sluice").rglob("*mypyc*.so")], "compiled"
-    by_hash = {file.read_bytes()[4] for file in (images["sluice"].root / "opt/sluice/lib").rglob("*.pyc")}
+        assert [part["bom-ref"] for part in parts if not part.get("version")] == []
+        assert any(part["name"] in {"python", "python3.11"} for part in parts), "of the official base, or of Debian"
+        assert _distributions(image) == {"pulsar-sluice"} | _listed(parts, "pkg:pypi/")
+        assert _debian_packages(image) == _listed(parts, "pkg:deb/")
+        in_list = {part["bom-ref"].removeprefix("jar:") for part in parts if part["bom-ref"].startswith("jar:")}
+        assert {str(jar.relative_to(image.root)) for jar in (image.root / "opt").rglob("*.jar")} == in_list
+
+
+def _distributions(image: Image) -> set[str]:
+    found = importlib.metadata.distributions(path=[str(next((image.root / "opt/sluice/lib").glob("*/site-packages")))])
+    return {each.name.lower().replace("_", "-") for each in found}
+
+
+def _debian_packages(image: Image) -> set[str]:
+    query = [
+        "dpkg-query",
+        "--admindir",
+        str(image.root / "var/lib/dpkg"),
+        "-W",
+        "-f",
+        "${db:Status-Abbrev}${Package}\n",
+    ]
+    said = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    return {line.removeprefix("ii ") for line in said.splitlines() if line.startswith("ii ")}
+
+
+def _listed(parts: Sequence[Mapping[str, str]], kind: str) -> set[str]:
+    return {part["name"].lower().replace("_", "-") for part in parts if part.get("purl", "").startswith(kind)}
+
+
+@IMAGES
+def test_images_have_no_pip_compiler_or_bench(images: Mapping[str, Image]) -> None:
+    for image in images.values():
+        for place in ("opt", "usr/local"):
+            names = {file.name for file in (image.root / place).rglob("*")}
+            assert names & {"pip", "ensurepip", "setuptools", "wheel", "pulsar", "hostile", "bench"} == set()
+        assert [*(image.root / "usr/bin").glob("*gcc*")] == []
+        ours = {file.suffix for file in (image.root / "opt/sluice/lib").rglob("loadgen/**/*") if file.is_file()}
+        assert ours <= {".py", ".pyc"}, "no attackers, no C"
+    sluice = images["sluice"].root / "opt/sluice"
+    assert [*sluice.rglob("*mypyc*.so")], "compiled"
+    by_hash = {file.read_bytes()[4] for file in (sluice / "lib").rglob("*.pyc")}
     assert by_hash == {1}, "no byte code has a time"
