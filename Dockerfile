@@ -1,6 +1,7 @@
 # The proxy's image: no Spark, no load generator's client, no compiler, no pip, no root; any user may run it.
-# Two builds of one commit have the same /opt/sluice: the base is named by its digest, packages by their hashes, and
-# Debian's gcc alone by its release. docs/versions.md says how the base is renewed; --build-arg PYTHON=… takes another.
+# Two builds of one commit with the same gcc have the same /opt/sluice: the base is named by its digest, packages of Python
+# by their hashes. gcc and libc6-dev are Debian 12's of the day of the build. docs/versions.md says how the base is renewed;
+# --build-arg PYTHON=… takes another.
 ARG PYTHON=python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${PYTHON} AS build

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.headings import section
+
 ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
 if [ "$2" = venv ]; then
@@ -158,6 +160,14 @@ def test_images_say_their_one_base_which_has_a_digest():
         assert set(re.findall(r"^FROM (\S+)", first, re.MULTILINE)) == {"${PYTHON}"}
     (base,) = bases
     assert re.fullmatch(r"python:3\.11\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}", base)
+
+
+def test_page_names_debian_packages_of_the_day_of_a_build():
+    page = section(ROOT / "docs/kubernetes.md", "images")
+    for file in ("Dockerfile", "deploy/compliance.Dockerfile"):
+        (line,) = re.findall(r"apt-get install --yes --no-install-recommends ([^&\\\n]+)", (ROOT / file).read_text())
+        assert line.split()
+        assert [package for package in line.split() if f"`{package}`" not in page] == []
 
 
 @pytest.mark.parametrize(
