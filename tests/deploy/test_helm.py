@@ -18,7 +18,7 @@ from protocol.endpoint import BROKERS, EndpointError
 from proxy.config.model import ClientMemory, Config, Publish, load_config
 from proxy.config.sections import Drain, Fleet
 from tests.deploy.manifests import NAMES, ROOT, containers, manifest, parsed, pod_spec, pods
-from tests.docs.headings import SITE
+from tests.docs.headings import SITE, section
 from tools import chart
 
 pytestmark = pytest.mark.helm
@@ -516,7 +516,25 @@ def test_job_has_no_more_tasks_than_its_memory_takes(empty: Path) -> None:
     """Without a limit of CPU, Java sees the cores of the node, and Spark has a Python process for each."""
     objects = parsed(chart.render(empty, *_THREE_VALUES, *(word for each in _JOB for word in ("--set", each))))
     (job,) = pod_spec(manifest(objects, ["CronJob"], "sluice-compliance"))["containers"]
-    assert job["resources"]["limits"] == {"cpu": "2", "memory": "3Gi"}
+    assert job["resources"]["limits"] == {"cpu": "2", "memory": "6Gi"}
+    page = section(ROOT / "docs/sizing.md", "compliance-job-and-report")
+    java, task, rest = (float(amount) for amount in re.findall(r"^\| \*\*.*\| ([\d.]+) GiB \|$", page, re.MULTILINE))
+    assert java + 2 * task + rest < 6
+
+
+def test_executors_have_memory_for_their_process_of_python(empty: Path) -> None:
+    """Spark's own default beside the heap is 384 MiB, less than a task's Python takes."""
+    given = [*_JOB, "compliance.follow=true", "compliance.executors=1"]
+    overhead = "spark.executor.memoryOverhead"
+
+    def overheads(*more: str) -> list[str]:
+        objects = parsed(chart.render(empty, *_THREE_VALUES, *(w for each in [*given, *more] for w in ("--set", each))))
+        (job,) = pod_spec(manifest(objects, ["Deployment"], "sluice-compliance"))["containers"]
+        return [word for word in job["args"] if word.startswith(overhead)]
+
+    assert overheads() == [f"{overhead}=1536m"]
+    own = overhead.replace(".", "\\.")
+    assert overheads(f"compliance.spark.{own}=2g")[-1] == f"{overhead}=2g", "the last of two counts"
 
 
 @pytest.mark.parametrize("release", ["123", "0x1f", "front.example"])
