@@ -291,6 +291,8 @@ class LimitLine(LineHead, kw_only=True, tag="limit"):
     idle_ms: float = 0.0
     """The part of `throttled_ms` in which each bucket had a token, beyond the 20 ms by which a timer may be late,
     milliseconds."""
+    recovered_ms: float = 0.0
+    """The part of `idle_ms` after which some bucket still had room, milliseconds: no token was lost."""
     reserved_ms: float = 0.0
     """The part of `throttled_ms` in which each bucket had a token that was kept for a stream that also waited on
     another limit, milliseconds."""

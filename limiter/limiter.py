@@ -551,6 +551,8 @@ class Limiter:
                 self.usage.reserved_ns += now - self._idle_from
             else:
                 self.usage.idle_ns += now - self._idle_from
+                if not self.is_full(now):  # nothing is taken while a stream waits, so no token has been lost
+                    self.usage.recovered_ns += now - self._idle_from
             self._idle_from = now
 
     def is_attended(self, now: int) -> None:

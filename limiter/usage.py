@@ -152,7 +152,8 @@ class LimiterUsage:
 
     `reported` belongs to the access log, which sets it after each line. `idle_ns` and
     `reserved_ns` are parts of the time waited in which each bucket had a token: `idle_ns` beyond the lateness of a
-    timer, `reserved_ns` for a stream that waited elsewhere.
+    timer, `reserved_ns` for a stream that waited elsewhere. `recovered_ns` is the part of `idle_ns` after which some
+    bucket still had room, so that no token was lost.
     """
 
     __slots__ = (
@@ -161,6 +162,7 @@ class LimiterUsage:
         "largest_messages",
         "largest_size",
         "messages",
+        "recovered_ns",
         "rejected_messages",
         "rejected_size",
         "reported",
@@ -172,6 +174,7 @@ class LimiterUsage:
     def __init__(self) -> None:
         self.entries = 0
         self.idle_ns = 0
+        self.recovered_ns = 0
         self.reserved_ns = 0
         self.messages = 0
         self.size = 0

@@ -472,8 +472,15 @@ class LimiterAccount:
         return max(without_s, min(open_s, closed_s) - LATE_S)
 
     def _late(self, line: Line) -> float:
-        """Return the seconds that the limiter was late by its own line, less the seconds of standstills."""
-        late_s = min(line.idle_s, *[held.lost_s(line) for held in self._on])
+        """Return the seconds lost to lateness by the limiter's own line, less the seconds of standstills.
+
+        Tokens that found room are not lost (`recovered_ms`). What overflows beyond the time in which no stream waited
+        is, whatever the line says.
+        """
+        unwaited_s = line.duration_s - min(line.waited_s, line.duration_s)
+        surely_s = min(line.overflow[held.bucket] / held.rate for held in self._on) - unwaited_s
+        lost_s = max(line.idle_s - line.recovered_s, surely_s)
+        late_s = min(line.idle_s, lost_s, *[held.lost_s(line) for held in self._on])
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s
         return late_s - still_s

@@ -323,7 +323,9 @@ def limit_lines(limits: pa.Table) -> list[Line]:
         f"largest_{unit}": pc.min_element_wise(limits[f"largest_entry_{unit}"], limits[f"passed_{unit}"])
         for unit in _UNITS
     }
-    zeros = {name: pc.fill_null(limits[name], 0) for name in ("idle_ms", "reserved_ms", "rejected_messages")}
+    zeros = {
+        name: pc.fill_null(limits[name], 0) for name in ("idle_ms", "recovered_ms", "reserved_ms", "rejected_messages")
+    }
     overflow = {f"overflow_{bucket}": pc.fill_null(limits[f"overflow_{bucket}"], 0.0) for bucket in BUCKETS}
     walls = {f"wall_{name}": limits[name].cast(pa.int64()) for name in ("start", "end")}
     made = with_columns(limits, **largest, **zeros, **overflow, **walls)
@@ -356,6 +358,7 @@ def limit_lines(limits: pa.Table) -> list[Line]:
         in_s("throttled"),
         in_s("idle"),
         in_s("reserved"),
+        in_s("recovered"),
         of_buckets("tokens"),
         of_buckets("overflow"),
         values_of(made["rejected_messages"]),

@@ -68,6 +68,7 @@ class Line(Struct, array_like=True, gc=False):
     waited_s: float
     idle_s: float
     reserved_s: float
+    recovered_s: float
     tokens: tuple[float | None, ...]
     overflow: tuple[float, ...]
     rejected: int = 0

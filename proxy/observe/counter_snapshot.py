@@ -64,6 +64,7 @@ OBSERVED = CountNames((("held_messages", "held_messages"), ("exceeded_messages",
 LIMITER = CountNames(
     (
         ("idle_ns", "idle_ns"),
+        ("recovered_ns", "recovered_ns"),
         ("reserved_ns", "reserved_ns"),
         ("passed_entries", "entries"),
         ("passed_messages", "messages"),
@@ -334,9 +335,10 @@ class CounterSnapshot:
         }
         fields["throttled_ms"] = _ms(fields.pop("throttled_ns"))
         fields["idle_ms"] = fields.pop("idle_ns") / 1e6
-        reserved_ns = fields.pop("reserved_ns")
-        if reserved_ns:
-            fields["reserved_ms"] = reserved_ns / 1e6
+        for part in ("recovered", "reserved"):
+            part_ns = fields.pop(f"{part}_ns")
+            if part_ns:
+                fields[f"{part}_ms"] = part_ns / 1e6
         for name, balance in zip(_BUCKETS, taken.balances, strict=True):
             if balance is not None:
                 tokens, overflow = balance

@@ -223,3 +223,22 @@ def test_no_entries_are_gathered_if_streams_wait_elsewhere() -> None:
     assert busy.claimant is None
     assert busy.gathering_ns(SECOND // 2) == 0
     assert busy.gathering_ns(SECOND) > 0
+
+
+@pytest.mark.parametrize(("late_ms", "recovered_ms"), [(19, 0), (60, 40), (120, 0)])
+def test_late_time_is_recovered_while_a_bucket_has_room(late_ms: int, recovered_ms: int) -> None:
+    """Of 100/s with a burst of ten; the bucket is full 90 ms after it has its first token."""
+    one, ms = limiter(100, burst=10), SECOND // 1000
+    one.charge(10, 1, 0)
+    one.is_waited_on(0)
+    one.is_attended((10 + late_ms) * ms)
+    usage = one.usage
+    assert (usage.idle_ns, usage.recovered_ns) == (max(0, late_ms - 20) * ms, recovered_ms * ms)
+
+
+def test_late_time_is_lost_only_if_each_bucket_is_full() -> None:
+    one = Limiter(limiter(1).scope, Limit(rate(100, burst=10), rate(100, burst=200)), "test", 0)
+    one.charge(10, 150, 0)
+    one.is_waited_on(0)
+    one.is_attended(SECOND)
+    assert one.usage.recovered_ns == one.usage.idle_ns > 0

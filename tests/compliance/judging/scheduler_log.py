@@ -237,6 +237,7 @@ class SchedulerLog:
             waited_s=fields["throttled_ms"] / 1e3,
             idle_s=fields["idle_ms"] / 1e3,
             reserved_s=fields.get("reserved_ms", 0.0) / 1e3,
+            recovered_s=fields.get("recovered_ms", 0.0) / 1e3,
             tokens=tuple(fields.get(f"tokens_{name}") for name in BUCKETS),
             overflow=tuple(fields.get(f"overflow_{name}", 0.0) for name in BUCKETS),
             began=tuple(fields.get(f"began_{name}") for name in BUCKETS),

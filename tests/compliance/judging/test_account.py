@@ -371,6 +371,19 @@ def test_timers_that_are_late_beyond_their_due_are_a_shortfall():
     assert (deficit_s(found) > 0, doubts(found)) == (True, set())
 
 
+@pytest.mark.parametrize(("recovered_ms", "is_owed"), [(0.0, True), (60.0, True), (100.0, False)])
+def test_late_tokens_that_found_room_are_not_owed(recovered_ms, is_owed):
+    """Each second ten messages pass at once and forty wait for 0.4 s; then the bucket fills, and has room no more."""
+    more = {"throttled_ms": 400.0, "idle_ms": 100.0, "recovered_ms": recovered_ms, "overflow_messages": 50.0}
+    found = judged(lines(*[told(10.0, 50, **more)] * 10))
+    assert ((deficit_s(found) > 0), doubts(found)) == (is_owed, set())
+
+
+def test_tokens_without_room_are_lost_whatever_a_line_says():
+    late = {"idle_ms": 40.0, "recovered_ms": 40.0, "overflow_messages": 4.0}
+    assert deficit_s(judged(lines(told(0.5, 110), *[told(0.5, 96, **late)] * 10))) > 0
+
+
 def test_tokens_that_were_kept_for_somebody_else_are_owed_to_nobody():
     kept = [told(0.5, 110), *[told(0.5, 70, reserved_ms=300.0, overflow_messages=30.0)] * 10]
     assert deficit_s(judged(lines(*kept))) < 0

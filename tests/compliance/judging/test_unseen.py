@@ -73,6 +73,7 @@ class Limit:
             waited_s=waited_ms / 1e3,
             idle_s=0.0,
             reserved_s=0.0,
+            recovered_s=0.0,
             tokens=(round(self.balance, 3), *NONE),
             overflow=(round(overflow, 3), 0.0, 0.0, 0.0),
         )
