@@ -486,9 +486,12 @@ class Limiter:
         """Take the tokens for an entry that passes, going into debt if need be."""
         if self.is_quiet:
             self.on_activity(self)
+        if self._idle_from < 0:
+            self._take(messages, size, now)
+            return
+        self.count_idle(now)
         self._take(messages, size, now)
-        if self._idle_from >= 0:
-            self._waited_on_until(now, is_reserved=self._is_reserved)
+        self.is_waited_on(now, is_reserved=self._is_reserved)
 
     def _take(self, messages: int, size: int, now: int) -> None:
         for bucket in self._counting:
@@ -551,18 +554,21 @@ class Limiter:
                 self.usage.reserved_ns += now - self._idle_from
             else:
                 self.usage.idle_ns += now - self._idle_from
-                if not self.is_full(now):  # nothing is taken while a stream waits, so no token has been lost
+                if self._has_lost_nothing(now):
                     self.usage.recovered_ns += now - self._idle_from
             self._idle_from = now
+
+    def _has_lost_nothing(self, now: int) -> bool:
+        """Return whether some bucket has had room for its tokens all the time that a stream has waited."""
+        lease = self.lease
+        if lease is not None and not lease.since <= self._idle_from <= now <= lease.until:  # its end takes tokens
+            return False
+        return not self.is_full(now)  # nothing is taken while a stream waits
 
     def is_attended(self, now: int) -> None:
         """Note that no stream waits any more, or that waiting streams are being served."""
         self.count_idle(now)
         self._idle_from = -1
-
-    def _waited_on_until(self, now: int, *, is_reserved: bool) -> None:
-        self.count_idle(now)
-        self.is_waited_on(now, is_reserved=is_reserved)
 
     def balances(self, now: int) -> tuple[tuple[float, float] | None, ...]:
         """Return `TokenBucket.report` of the buckets of messages, peak messages, bytes and peak bytes, or None."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from sys import getsizeof
-from typing import Final
+from typing import Final, NamedTuple
 
 from limiter.backlogs import Backlogs
 from limiter.handing import HandedLimits, OtherProcess
@@ -21,6 +21,28 @@ from limiter.scheduler import Scheduler
 from limiter.shadow import ShadowLimiter
 from limiter.sharing import SharedLimits
 from limiter.token_bucket import Limit
+
+
+class _TopicNamed(NamedTuple):
+    """A topic within a limit, as far as the scope of the limit has its name; see `levels.Topic`."""
+
+    full: str
+    partitioned: str
+    tenant: str
+    namespace: str
+    namespace_name: str
+    is_system: bool = False
+
+
+_NAME_THEIR_TOPICS: Final = {"proxy", "tenant", "namespace", "topic", "partitioned_topic"}
+"""Levels whose scopes have all names that their values depend on."""
+
+
+def _topic_within(scope: Scope) -> Topic | None:
+    """Return a topic within a limit, as the scope names it; None if it does not, or the topic may be a partition."""
+    if scope.level not in _NAME_THEIR_TOPICS or "-partition-" in scope.name:
+        return None
+    return _TopicNamed(scope.name, scope.name, scope.tenant, scope.namespace, f"{scope.tenant}/{scope.namespace}")
 
 
 class StreamIndex:
@@ -164,15 +186,20 @@ class LimiterCache:
             in_force = limiter.rates()
             limiter = self._replaced(limiter, limit, entry.source, now)
             self._report_retuned(limiter, in_force, now)
-        elif limiter.limit != limit or limiter.source != entry.source:
-            self._on_retune(limiter, now)
-            in_force = limiter.rates()
-            limiter.retune(limit, entry.source, now)
-            self._report_retuned(limiter, in_force, now)
-            if limiter.streams:
-                self.tuned[limiter] = None
+        elif self.renew(limiter, limit, entry.source, now) and limiter.streams:
+            self.tuned[limiter] = None
         limiter.update_windows()
         return limiter
+
+    def renew(self, limiter: Limiter, limit: Limit, source: str, now: int) -> bool:
+        """Put another value of a limit in force; return whether it was another one."""
+        if limiter.limit == limit and limiter.source == source:
+            return False
+        self._on_retune(limiter, now)
+        in_force = limiter.rates()
+        limiter.retune(limit, source, now)
+        self._report_retuned(limiter, in_force, now)
+        return True
 
     def retune(self, limits: dict[Scope, Limit], now: int) -> list[Limiter]:
         """Give limiters newly measured values."""
@@ -183,26 +210,28 @@ class LimiterCache:
             limiter.update_windows()
         return changed
 
-    def outdate(self, kinds: Collection[tuple[str, str]]) -> Iterator[None]:
-        """Note the limiters without streams whose values may be outdated, and end their shares; a step looks at some.
+    def outdate(self, kinds: Collection[tuple[str, str]], renewed: Callable[[Limiter], bool]) -> Iterator[None]:
+        """Renew the values of limiters without streams that may be outdated, and end their shares, some in each step.
 
         Args:
             kinds: The directions and levels of values that have changed. Names are not compared: there may be many, and
                 many such limiters.
+            renewed: Puts the value in force that a limiter has now; returns False if it has none, or that is not known.
         """
         for number, scope in enumerate(list(self._resting) if kinds else (), 1):
             if (scope.direction, scope.level) in kinds and scope in self._resting:
-                self._resting[scope] = True
                 limiter = self.by_scope[scope]
                 if limiter.lease is not None and self._shared is not None:
                     self._shared.outdated(limiter)
+                self._resting[scope] = not renewed(limiter)
             if number % _LOOKED_AT == 0:
                 yield
 
     def is_outdated(self, scope: Scope) -> bool:
-        """Return whether a limiter has no streams, and values of its level have changed since it had some.
+        """Return whether a limiter without streams has a value that is in force no more, or perhaps is not.
 
-        Its value is put right when a stream comes; until then it may be one that is in force no more.
+        Values of its level have changed since it had streams, and its scope alone does not tell its value. That is put
+        right when a stream comes.
         """
         return self._resting.get(scope, False)
 
@@ -381,6 +410,8 @@ class Registry:
         """For each change, the search for the streams and limiters that it concerns."""
         self._to_tune: dict[Limiter, None] = {}
         self._to_rewire: dict[Stream, None] = {}
+        self._now = 0
+        """The time of the present step of a change."""
         self._changed: set[tuple[str, str]] = set()
         """Directions and levels of the values that have changed since all changes were in force."""
         self._rules = rules
@@ -503,6 +534,7 @@ class Registry:
             most: The number of steps; a stream with many limits may exceed it.
             most_served: Limiters whose waiting streams are served now; others are woken.
         """
+        self._now = now
         for _ in range(most):
             if not self._looking:
                 break
@@ -620,13 +652,26 @@ class Registry:
     def _looks_at_resting(self) -> Iterator[None]:
         """Take from limiters without streams what depends on values that may have changed; each step looks at some."""
         changed, self._changed = self._changed, set()
-        yield from self._limiters.outdate(changed)
+        yield from self._limiters.outdate(changed, self._renewed)
         for number, scope in enumerate(self.relative.scopes, 1):
             limiter = self.limiters.get(scope)
             if limiter is not None and not limiter.streams:
                 self.relative.forget(scope)
             if number % _LOOKED_AT == 0:
                 yield
+
+    def _renewed(self, limiter: Limiter) -> bool:
+        """Put the value in force that the scope of a limiter without streams has; False if that is not known."""
+        scope, topic = limiter.scope, _topic_within(limiter.scope)
+        if topic is None:
+            return False
+        entry = self.policies.in_force_at(LEVEL_OF_WORD[scope.level], scope.direction, topic, ANYBODY)
+        if entry is None or entry.scope != scope or entry.limit.published is not None:
+            return False
+        if (entry.limit.mode == "observe") != limiter.is_observed:
+            return False
+        self._limiters.renew(limiter, entry.limit, entry.source, self._now)
+        return True
 
     def _rest(self, left: Iterable[Limiter], now: int) -> None:
         """Note that a stream has left these limiters."""

@@ -276,10 +276,10 @@ class Slices:
     def _add(self, work: Work, piece: _Piece, *, later: bool = False) -> None:
         queue = self._queues.setdefault(work, deque())
         queue.append(piece)
+        self._arm()  # before the work, as in `_next_turn`
         if len(queue) == 1 and not later:
             while work in self._queues and self._left > 0:
                 self._do(work, AT_ONCE[work])
-        self._arm()
 
     def _arm(self) -> None:
         if not self._is_armed:
@@ -294,12 +294,12 @@ class Slices:
         self._done += _BUDGET - self._left + own
         self._left = _BUDGET
         self._own.clear()
+        if self._queues:
+            self._arm()  # before the work: what it wakes up has its part of the next turn's budget, not of this one's
         if self._done >= _BUDGET:
             self._done = 0
             for call in self._after_work:
                 call()
-        if self._queues:
-            self._arm()  # before the work: what it wakes up has its part of the next turn's budget, not of this one's
         while self._queues and self._left > 0:
             work, queue = next(iter(self._queues.items()))
             del self._queues[work]

@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=_LOAD_S, help="of the demo's load before the pictures")
     parser.add_argument("--out", type=Path, default=IMAGES, help="the folder of the pictures")
     arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         admin = arguments.of or stack.enter_context(demo_under_load(Path(folder), arguments.seconds))
         asyncio.run(take(admin, arguments.out, Path(folder) / "profile"))

@@ -475,11 +475,14 @@ class LimiterAccount:
         """Return the seconds lost to lateness by the limiter's own line, less the seconds of standstills.
 
         Tokens that found room are not lost (`recovered_ms`). What overflows beyond the time in which no stream waited
-        is, whatever the line says.
+        is, whatever the line says. More than a bucket has room for in one wait is believed, and does not show.
         """
         unwaited_s = line.duration_s - min(line.waited_s, line.duration_s)
-        surely_s = min(line.overflow[held.bucket] / held.rate for held in self._on) - unwaited_s
-        lost_s = max(line.idle_s - line.recovered_s, surely_s)
+        surely_s = min(line.overflow[held.bucket] / held.rate - held.gap_s for held in self._on) - unwaited_s
+        recovered_s, in_a_wait_s = line.recovered_s, max(held.burst / held.rate for held in self._on)
+        if recovered_s > in_a_wait_s:  # it had room for so much only if streams waited several times
+            self._owing.hide(line, recovered_s - in_a_wait_s)
+        lost_s = max(line.idle_s - recovered_s, surely_s)
         late_s = min(line.idle_s, lost_s, *[held.lost_s(line) for held in self._on])
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s

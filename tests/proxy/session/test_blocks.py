@@ -65,7 +65,7 @@ def test_blocked_open_connection_gets_its_error_and_frees_memory(make_world, kin
     client >> connect(**AS_BILLING)
     broker = world.dialled()
     client >> [producer(), *sends(5)]
-    assert block(world, kind, name) == EndedByRule(1, 0)
+    assert block(world, kind, name) == EndedByRule(1, 1)
     client << error(NO_REQUEST, NotAllowedError, f"blocked: {kind} '{name}' is blocked by Sluice: too loud")
     assert client.is_gone
     assert broker.is_gone
