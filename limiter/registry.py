@@ -555,7 +555,8 @@ class Registry:
         if self.is_changing:
             return
         if self._changed:
-            self._looking.append(self._looks_at_resting())
+            changed, self._changed = self._changed, set()
+            self._looking.append(self._looks_at_resting(changed))
             self.go_on(now, left)
         else:
             self._end_change()
@@ -649,9 +650,12 @@ class Registry:
         self._is_settled = True
         self.revision += 1
 
-    def _looks_at_resting(self) -> Iterator[None]:
-        """Take from limiters without streams what depends on values that may have changed; each step looks at some."""
-        changed, self._changed = self._changed, set()
+    def _looks_at_resting(self, changed: Collection[tuple[str, str]]) -> Iterator[None]:
+        """Take from limiters without streams what depends on values that may have changed; each step looks at some.
+
+        Args:
+            changed: Directions and levels of these values.
+        """
         yield from self._limiters.outdate(changed, self._renewed)
         for number, scope in enumerate(self.relative.scopes, 1):
             limiter = self.limiters.get(scope)

@@ -195,9 +195,18 @@ class Kickable(Blockable, Protocol):
 
 
 def kicking(sessions: Collection[Kickable], kick: KickChoice, effect: KickEffect) -> Iterator[None]:
-    """Do a kick, a few sessions or one end in each step, and count it in `effect`."""
+    """Do a kick, a few sessions or one end in each step, and count it in `effect`.
+
+    What fails in one session fails here when all others are done.
+    """
+    failure: Exception | None = None
     for number, session in enumerate(list(sessions), 1):
         before = effect.connections
-        yield from session.kick(kick, effect)
+        try:
+            yield from session.kick(kick, effect)
+        except Exception as error:  # noqa: BLE001 - a defect that one session shows spares no other
+            failure = failure or error
         if effect.connections != before or number % _LOOKED_AT == 0:
             yield
+    if failure is not None:
+        raise failure

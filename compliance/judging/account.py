@@ -482,7 +482,7 @@ class LimiterAccount:
         recovered_s, in_a_wait_s = line.recovered_s, max(held.burst / held.rate for held in self._on)
         if recovered_s > in_a_wait_s:  # it had room for so much only if streams waited several times
             self._owing.hide(line, recovered_s - in_a_wait_s)
-        lost_s = max(line.idle_s - recovered_s, surely_s)
+        lost_s = max(line.idle_s - recovered_s, surely_s, 0.0)
         late_s = min(line.idle_s, lost_s, *[held.lost_s(line) for held in self._on])
         still_s = min(late_s, self._notes.still_s(line))
         self._owing.still_s += still_s

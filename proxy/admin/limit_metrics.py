@@ -152,10 +152,8 @@ class LimitMetrics:
         yield from self._candidates(unused, named.first, MOST_ALL)
         for some in batched(list(limiters.values()), _LIMITERS):
             for limiter in some:
-                if self._is_outdated(limiter.scope):
-                    continue
                 unused.pop(_names(limiter.scope), None)
-                if _may_be_shown(limiter.scope.level, limiter.scope.name):
+                if not self._is_outdated(limiter.scope) and _may_be_shown(limiter.scope.level, limiter.scope.name):
                     shown.append(limiter)
             if len(shown) > MOST_ALL:
                 raise TooManyLimitsError
@@ -175,12 +173,10 @@ class LimitMetrics:
         for some in batched(list(limiters.values()), min(_LIMITERS, self._at_once)):
             for limiter in some:
                 scope, names = limiter.scope, _names(limiter.scope)
-                if self._is_outdated(scope):
-                    continue
-                unused.pop(names, None)
-                if not _may_be_shown(scope.level, scope.name):
-                    continue
+                unused.pop(names, None)  # also of one that is not shown: its counters would begin again
                 used[limiter] = seconds = seconds_used(limiter)
+                if self._is_outdated(scope) or not _may_be_shown(scope.level, scope.name):
+                    continue
                 more = seconds - self._before.get(limiter, 0.0)
                 rank = (limiter in places, len(limiter.waiters) > 0, more, scope)
                 group = self._group(scope.level, scope.name, names[2])

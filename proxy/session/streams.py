@@ -497,16 +497,17 @@ class Streams:
             before = _memory_of(stream.name)
             self._engine.registry.name(stream, name, self._engine.clock())
             self._memory.add(_memory_of(stream.name) - before)
-            self._is_there(stream)
+            self._note_newcomer(stream)
         else:
             stream.is_accepted = stream not in self._closing
             self._admission.accepted(stream)
-            self._is_there(stream)
+            self._note_newcomer(stream)
 
-    def _is_there(self, stream: Stream) -> None:
-        """Take note that a stream is open at the broker and is to be closed there, if the session is leaving."""
-        is_known = self._vacated is None or stream in self._vacated or stream in self._closing
-        if stream.is_open and not is_known:
+    def _note_newcomer(self, stream: Stream) -> None:
+        """Note a stream that is open at the broker, and is to be closed there, if the session is leaving."""
+        if self._vacated is None or stream in self._vacated:
+            return
+        if stream.is_open and stream not in self._closing and stream not in self._opening:
             self._newcomers[stream] = None
 
     def waits(self, stream: Stream) -> None:
@@ -524,7 +525,7 @@ class Streams:
         if isinstance(answer, CommandSuccess) or stream.name.direction == "dispatch":
             self.close(stream)
         else:
-            self._is_there(stream)
+            self._note_newcomer(stream)
 
     def unsubscribe_answered(self, answer: CommandSuccess | CommandError, stream: Stream) -> None:
         """Handle the broker's answer to an UNSUBSCRIBE.
@@ -634,10 +635,10 @@ class Streams:
             self._vacated = {}
             self._requests.leaves()
         for number, stream in enumerate(list(path.streams.values()), 1):
-            is_left = not stream.is_open or stream in self._opening or stream in self._vacated
-            if not is_left:
+            if stream.is_open and stream not in self._opening and stream not in self._vacated:
                 self._vacate(stream, answered)
-            if not is_left or number % _LOOKED_AT_ONCE == 0:
+                yield
+            elif number % _LOOKED_AT_ONCE == 0:
                 yield
 
     def _vacate(self, stream: Stream, answered: Callable[[], None]) -> None:

@@ -242,3 +242,12 @@ def test_late_time_is_lost_only_if_each_bucket_is_full() -> None:
     one.is_waited_on(0)
     one.is_attended(SECOND)
     assert one.usage.recovered_ns == one.usage.idle_ns > 0
+
+
+def test_late_time_before_another_stream_s_entry_is_of_the_bucket_before_it() -> None:
+    """A stream whose turn depends on another limit passes while one waits here, late, on a full bucket."""
+    one = limiter(100, burst=10)
+    one.charge(10, 1, 0)
+    one.is_waited_on(0)
+    one.charge(1, 1, SECOND // 2)
+    assert (one.usage.idle_ns, one.usage.recovered_ns) == (SECOND // 2 - 30 * SECOND // 1000, 0)

@@ -318,3 +318,28 @@ def test_a_newcomer_during_a_removal_leaves_no_stale_window() -> None:
     place.registry.go_on(place.clock.now)
     assert [window.unit for window in windows_of(before.chain)] == ["messages"]
     assert [one.permits.windows for one in (before, other) if one.permits] == [windows_of(before.chain)] * 2
+
+
+@pytest.mark.parametrize("count", [10, 49, 50, 51, 60])
+def test_limit_taken_back_beside_another_change_is_outdated(count: int) -> None:
+    """However many steps the earlier change takes of the turn in which the limit is taken back."""
+    place, nothing = Place(), Value(Limit(), "rest")
+    place.policies.put("publish", Setting.TENANT, "zeta", value(5))
+    place.registry.apply(0)
+
+    def opened(tenant: str, number: int) -> Stream:
+        topic, stream = parse_topic(f"{tenant}/shop/{number}"), place.stream()
+        stream.name = StreamName("publish", tenant, "shop", topic.full, number)
+        place.registry.open(stream, topic, 0)
+        return stream
+
+    for number in range(count):
+        opened("acme", number)
+    own = limiter_of(opened("zeta", 0))
+    for name, after in (("acme", value(7)), ("zeta", nothing)):
+        place.policies.put("publish", Setting.TENANT, name, after)
+        place.registry.change([Change("publish", Setting.TENANT, name)], 0)
+    while place.registry.is_changing:
+        place.registry.go_on(0)
+    assert own.scope in place.registry.limiters
+    assert place.registry.is_outdated(own.scope)

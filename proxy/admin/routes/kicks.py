@@ -70,23 +70,29 @@ class KickRest:
         return web.json_response(answer)
 
     async def _kick(self, kick: Kick, author: Principal) -> KickEffect:
-        effect, counters = KickEffect(), self._engine.counters
+        effect = KickEffect()
         work = Work.REQUESTS if kick.is_dry else Work.ENDINGS
-        await self._engine.slices.done(work, kicking(self._engine.sessions, kick, effect))
-        if not kick.is_dry:
-            counters.kicked["connections"] += effect.connections
-            counters.kicked["streams"] += effect.streams
-            structlog.get_logger().warning(
-                "kicked",
-                what=str(kick),
-                connections=effect.connections,
-                streams=effect.streams,
-                by=author.name,
-                address=author.address,
-            )
-            owner = OPERATOR if author.tenants is None else min(author.tenants)
-            await self._service.note(Action(ActionKind.KICK, str(kick), f"ended {effect}", owner), author)
+        try:
+            await self._engine.slices.done(work, kicking(self._engine.sessions, kick, effect))
+        finally:
+            if not kick.is_dry:
+                await self._note(kick, effect, author)
         return effect
+
+    async def _note(self, kick: Kick, effect: KickEffect, author: Principal) -> None:
+        counters = self._engine.counters
+        counters.kicked["connections"] += effect.connections
+        counters.kicked["streams"] += effect.streams
+        structlog.get_logger().warning(
+            "kicked",
+            what=str(kick),
+            connections=effect.connections,
+            streams=effect.streams,
+            by=author.name,
+            address=author.address,
+        )
+        owner = OPERATOR if author.tenants is None else min(author.tenants)
+        await self._service.note(Action(ActionKind.KICK, str(kick), f"ended {effect}", owner), author)
 
 
 def _read(query: Query, author: Principal) -> Kick:

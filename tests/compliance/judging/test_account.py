@@ -379,6 +379,20 @@ def test_late_tokens_that_found_room_are_not_owed(recovered_ms, is_owed):
     assert ((deficit_s(found) > 0), doubts(found)) == (is_owed, set())
 
 
+def test_late_tokens_behind_a_time_without_lines_are_not_owed():
+    log, late = PlantedLog(), {"throttled_ms": 400.0, "idle_ms": 90.0, "recovered_ms": 90.0}
+    for _ in range(10):
+        log.limit(50, tokens_messages=10.0, overflow_messages=550.0, **late)
+        log.second += 6
+    assert deficit_s(judged(log)) < 0
+
+
+def test_more_recovered_than_a_wait_has_room_for_does_not_show():
+    half = {"throttled_ms": 490.0, "idle_ms": 490.0, "recovered_ms": 490.0, "overflow_messages": 49.0}
+    found = judged(lines(*[told(10.0, 51, **half)] * 10))
+    assert found.entitlement.unseen_s > UNSEEN_S
+
+
 def test_tokens_without_room_are_lost_whatever_a_line_says():
     late = {"idle_ms": 40.0, "recovered_ms": 40.0, "overflow_messages": 4.0}
     assert deficit_s(judged(lines(told(0.5, 110), *[told(0.5, 96, **late)] * 10))) > 0

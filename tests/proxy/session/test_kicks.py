@@ -1,7 +1,8 @@
 """Kicks, told as conversations: what is kicked ends on both legs, its neighbours go on, and it may come again."""
 
 from collections import deque
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 import pytest
 
@@ -210,3 +211,23 @@ def test_streams_that_are_not_meant_are_looked_at_in_slices(world: World, choice
         world.engine.blocklist.rules.put(Rule(Key(Kind.TOPIC, f"{TOPIC}-x")))
         units = session.rules_added(LookAtSessions({}, is_at_clients=True, is_at_streams=True))
     assert len(list(units)) == 10
+
+
+class _Session:
+    """One that ends at a kick, or fails."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self._fails = fails
+
+    def kick(self, _kick: KickChoice, effect: KickEffect) -> Iterator[None]:
+        if self._fails:
+            raise RuntimeError("broken")
+        effect.connections += 1
+        yield
+
+
+def test_session_that_fails_spares_no_other_from_a_kick() -> None:
+    effect, sessions = KickEffect(), [_Session(), _Session(fails=True), _Session()]
+    with pytest.raises(RuntimeError, match="broken"):
+        deque(kicking(cast("Any", sessions), Kick(role="x"), effect), maxlen=0)
+    assert effect.connections == 2
