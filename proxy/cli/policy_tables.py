@@ -167,7 +167,9 @@ def in_force(rates: dict[str, Any] | None) -> str:
     """Return a member's part of a limit that its fleet shares; empty where none is in use."""
     if rates is None:
         return ""
-    here, parts = msgspec.convert(rates, InForceAnswer), []
+    here, parts = msgspec.convert(rates, InForceAnswer), list[str]()
+    if {here.share_messages, here.share_bytes} <= {0, None}:  # it gets one when a stream comes
+        return "no share yet" if 0 in {here.share_messages, here.share_bytes} else ""
     if here.share_messages is not None and here.messages_per_s is not None:
         parts.append(f"{limit(here.messages_per_s)} ({percent(here.share_messages)})")
     if here.share_bytes is not None and here.bytes_per_s is not None:

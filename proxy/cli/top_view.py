@@ -242,7 +242,9 @@ def _valued(waits_on: Waiting | Rejecting, stream: StreamState) -> str:
 
 def _shared(word: Callable[[float], str], whole: str, per_s: float | None, share: float | None) -> str:
     """Return what of a limit is in force here: of one that a fleet shares this proxy's part, and the whole."""
-    return whole if share is None or per_s is None else f"{word(per_s)} ({percent(share)} of {whole})"
+    if share is None or per_s is None:
+        return whole
+    return f"{word(per_s)} ({percent(share)} of {whole})" if share else f"no share yet of {whole}"
 
 
 def _size_limit(per_s: float) -> str:

@@ -6,8 +6,10 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from proxy.cli.policy_tables import LevelRow, LevelTable
+from proxy.cli.policy_tables import LevelRow, LevelTable, in_force
 
+Part = tuple[float | None, float | None]
+"""A rate, and the share that it is."""
 COLUMNS = ("level", "value for", "limit", "from", "", "in force here")
 CELLS = (
     ("tenant", "tenant free-*", "messages 100, burst_messages 200", "file, plan free", "▶ holds", "50/s (50.0%)"),
@@ -45,3 +47,18 @@ def test_name_that_fits_no_line_is_folded() -> None:
     table = LevelTable("publish", COLUMNS, [LevelRow("topic", tuple(map(Text, (name, "", "", "", ""))), "")])
     Console(file=out, width=60, color_system=None).print(table)
     assert out.getvalue().count("n") == 100
+
+
+@pytest.mark.parametrize(
+    ("messages", "size", "text"),
+    [
+        ((50.0, 0.5), (None, None), "50/s (50.0%)"),
+        ((50.0, 0.5), (0.0, 0.0), "50/s (50.0%), 0 B/s (0.0%)"),
+        ((0.0, 0.0), (None, None), "no share yet"),
+        ((0.0, 0.0), (0.0, 0.0), "no share yet"),
+        ((50.0, None), (None, None), ""),
+    ],
+)
+def test_limit_without_a_share_is_told_as_one(messages: Part, size: Part, text: str) -> None:
+    rates = {"messages_per_s": messages[0], "bytes_per_s": size[0]}
+    assert in_force({**rates, "share_messages": messages[1], "share_bytes": size[1]}) == text
