@@ -649,8 +649,12 @@ function showLimits(answer) {
 function showNamed(limits) {
   at("named-part").hidden = !limits.length;
   tables.named.show(limits, keyOf);
-  setText(at("named-note"), limits.length ? `No stream of this process uses these now. Whether there is such a ${word(limits[0].level).split(" ").at(-1)}, the proxy does not know.` : "");
+  setText(at("named-note"), limits.length ? `These limit no stream of this process now. ${knownOf(word(limits[0].level).split(" ").at(-1))}` : "");
 }
+
+// What the answer to the same search tells about streams of a name.
+const knownOf = (noun) => state.streams.totals.streams ? "One that is set holds at once for the streams that it is for."
+  : `Whether there is such a ${noun}, the proxy does not know.`;
 
 function showFleet(fleet) {
   state.fleet = fleet;
@@ -679,7 +683,7 @@ function showDrain(drain) {
 // ---- One limit
 
 const NOT_READ = { whole: null, from: null, target: null, reach: "", values: [], source: "", author: "", takesBack: "", condition: {} };
-const NOT_SEEN = { streams: null, waiting: 0, isShared: false };
+const NOT_SEEN = { streams: null, waiting: 0, isShared: false, isAtWork: false };
 
 // By its level and name alone, of a limit that is not at work; the proxy knows the target of one that is.
 const PARTITION = /-partition-\d+$/;
@@ -788,7 +792,9 @@ async function refreshLimit() {
   }
   const { direction, level, name: its } = limit;
   const found = await limiterOf(limit);
-  const { json } = await ask("GET", "/sluice/streams", { direction, level, name: its, limit: 50 });
+  const { target } = limit.value;
+  const within = found || !target ? { direction, level, name: its } : target; // the streams that it would be for
+  const { json } = await ask("GET", "/sluice/streams", { ...within, limit: 50 });
   if (limit !== state.limit) return;
   measureStreams(json);
   json.streams.sort((one, other) => (other.rates?.[0] ?? 0) - (one.rates?.[0] ?? 0));
@@ -802,7 +808,7 @@ async function refreshLimit() {
   const here = !found ? `Not at work now${from ? `; ${whole && KINDS.some((kind) => kind in whole) ? wholeOf(whole) : "no limit is set"}` : ""}`
     : share === null ? `${inForce} in force, ${found.mode}` : `${inForce} in force in this member, its share of ${wholeOf(whole)}`;
   setText(at("limit-note"), `${[here, sourceOf(limit.value), reachOf(limit.value)].filter(Boolean).join("; ")}.`);
-  limit.use = { streams: json.totals.streams, waiting: found?.waiting_streams ?? 0, isShared: share !== null };
+  limit.use = { streams: json.totals.streams, waiting: found?.waiting_streams ?? 0, isShared: share !== null, isAtWork: Boolean(found) };
   showEffect();
   showChart(limit, json.monotonic_ms);
 }
@@ -887,8 +893,9 @@ function wholeOf(section) {
 }
 
 const isOne = (count) => count === 1 ? "is" : "are";
-function withinOf({ use: { streams, waiting }, value: { reach } }) {
+function withinOf({ use: { streams, waiting, isAtWork }, value: { reach } }) {
   if (streams === null) return "";
+  if (streams && !isAtWork) return `${plural(streams, "stream")} of this process would be within ${reach === "this limit" ? "it" : "such limits"}.`;
   const [its, others] = reach === "this limit" ? ["it", ""] : ["the limit that is shown", "; the change is for others, too"];
   if (!streams) return `No stream of this process is within ${its} now${others}.`;
   return `${plural(streams, "stream")} of this process ${isOne(streams)} within ${its}, ${number(waiting)} of them waiting now${others}.`;

@@ -4,7 +4,7 @@ A rate is the difference of a count in two answers, over the difference of their
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heappushpop
 from itertools import count
@@ -12,8 +12,9 @@ from typing import TypedDict
 
 from aiohttp import web
 
-from limiter.levels import LEVEL_OF_WORD
+from limiter.levels import LEVEL_OF_WORD, Setting, StreamIdentity
 from limiter.limiter import Limiter, Shadow, Stream
+from limiter.policies import PolicyTarget
 from limiter.token_bucket import DIRECTIONS, Direction, Mode, Rate
 from protocol.topic_name import parse_topic
 from proxy.admin.handlers import (
@@ -34,7 +35,7 @@ from proxy.admin.in_force import LimitsInForce, ShownDegraded, ShownInForce, Sho
 from proxy.admin.json_text import json_of
 from proxy.observe.connection import Connection
 from proxy.observe.log_lines import per_second, published_per_second, rejecting_last, withholding
-from proxy.policies.keys import LONGEST
+from proxy.policies.keys import LONGEST, read_target
 from proxy.session.engine import Engine
 from proxy.slices import Work
 
@@ -145,6 +146,7 @@ class WantedStreams:
         address: A client's address, without the port; empty for all.
         search: A part of the topic's or the client's names, as it is written; empty for all.
         under: Direction, level and name of a limiter that the streams are within, those that are empty for any.
+        target: Direction, setting and name for whose value the streams are, if it is set or not; None for any.
         tenants: The tenants whose streams the caller may see; None: all.
     """
 
@@ -156,6 +158,7 @@ class WantedStreams:
     address: str = ""
     search: str = ""
     under: tuple[str, str, str] = ("", "", "")
+    target: PolicyTarget | None = None
     tenants: frozenset[str] | None = None
 
     def has(self, stream: Stream) -> bool:
@@ -190,6 +193,21 @@ class WantedStreams:
         chain = (*stream.chain, *(stream.observed.chain if stream.observed else ()))
         scopes = [limiter.scope for limiter in chain]
         return not (level or name) or any(level in {"", at.level} and name in {"", at.name} for at in scopes)
+
+
+def is_for(target: PolicyTarget) -> Callable[[StreamIdentity], bool]:
+    """Return a function that tells whether a value at a target would be for a stream."""
+    _, setting, name = target
+    record, level, named = setting.record, setting.level, setting.record.names()
+    naming = next(naming for each, naming, _ in level.lookups if each is setting)
+    named.put(name, True)
+
+    def has(identity: StreamIdentity) -> bool:
+        if level.is_of_system is not identity.topic.is_system or not level.exists(identity):
+            return False
+        return record.is_each(name) or any(named.matches(naming(identity)))
+
+    return has
 
 
 def _names_of(stream: Stream, connection: Connection) -> tuple[str, ...]:
@@ -374,9 +392,19 @@ SEARCH = Text(
 _UNDER = (
     Text(name="direction", meaning="only streams in this direction", words=DIRECTIONS),
     Text(name="level", meaning="only streams within a limit of this level", words=tuple(LEVEL_OF_WORD)),
-    Text(name="name", meaning="only streams within a limit of this name", longest=LONGEST, pattern=ANY_TEXT),
+    Text(
+        name="name",
+        meaning="only streams within a limit of this name; with `setting` the name there",
+        longest=LONGEST,
+        pattern=ANY_TEXT,
+    ),
 )
-_KEYS = (_HELD, _TOPIC, _TENANT, _ROLE, _ADDRESS, SEARCH, *_UNDER, LIMIT)
+_SETTING = Text(
+    name="setting",
+    meaning="only streams that the value of this setting and `name` is for, if it is set or not",
+    words=tuple(Setting),
+)
+_KEYS = (_HELD, _TOPIC, _TENANT, _ROLE, _ADDRESS, SEARCH, *_UNDER, _SETTING, LIMIT)
 
 
 class StreamsPage(TypedDict):
@@ -427,7 +455,7 @@ class StreamRest:
     async def _page(self, wanted: WantedStreams) -> list[bytes]:
         """Make the whole answer, so that a caller that takes it slowly keeps no other waiting."""
         choice, slices = Choice(wanted), self._engine.slices
-        await slices.done(Work.REQUESTS, map(choice.look_at, _parts(self._engine.registry.live(), _LOOKED_AT_ONCE)))
+        await slices.done(Work.REQUESTS, map(choice.look_at, self._parts(wanted.target)))
         await slices.done(Work.REQUESTS, choice.ordering())
         at, views = self._engine.clock(), _Views()
         await slices.done(Work.REQUESTS, self._showing(choice.shown, views))
@@ -441,6 +469,16 @@ class StreamRest:
             "left_out": choice.totals["streams"] - views.count,
         }
         return [json_of(sums)[:-1] + b',"streams":[', *views.pieces, b"]}"]
+
+    def _parts(self, target: PolicyTarget | None) -> Iterator[list[Stream]]:
+        """Yield the open streams, of a target those that its value is for, some at a time."""
+        registry, has = self._engine.registry, None if target is None else is_for(target)
+        for part in _parts(registry.live(), _LOOKED_AT_ONCE):
+            if has is None:
+                yield part
+            else:
+                identities = ((stream, registry.identity_of(stream)) for stream in part)
+                yield [stream for stream, identity in identities if identity is not None and has(identity)]
 
     def _showing(self, streams: list[Stream], views: "_Views") -> Iterator[None]:
         for stream in streams:
@@ -490,6 +528,12 @@ def read_wanted(query: Query) -> WantedStreams:
     """
     topic = _topic(_TOPIC.read(query)) if _TOPIC.name in query else ""
     direction, level, name = (key.read(query) for key in _UNDER)
+    target = None
+    if _SETTING.name in query:
+        if level or not direction:
+            raise ValueError("setting: ask by direction, setting and name, without level")
+        target = read_target(direction, _SETTING.read(query), name)
+        name = ""
     return WantedStreams(
         held=_HELD.read(query) == "1",
         topic=topic,
@@ -499,6 +543,7 @@ def read_wanted(query: Query) -> WantedStreams:
         address=_ADDRESS.read(query),
         search=SEARCH.read(query),
         under=(direction, level, name),
+        target=target,
     )
 
 

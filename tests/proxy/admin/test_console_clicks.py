@@ -393,6 +393,36 @@ async def test_limit_without_streams_is_found_and_changed(wide: LiveAdmin, tmp_p
             await search(page, words, rows)
 
 
+async def test_new_limit_counts_the_streams_that_it_would_hold(page: Page, live: LiveAdmin) -> None:
+    async def fill() -> None:
+        for number in (7, 8):
+            hold(live.admin, f"persistent://acme/shop/parts-partition-{number}", number)
+
+    live.run(fill())
+    await sign_in(page, OPS)
+    await search(page, "acme/shop/orders", 4)
+    note = await text(page, "#named-note")
+    assert note.startswith("These limit no stream of this process now. One that is set holds at once")
+    for level, its, streams in (
+        ("tenant", "acme", 4),
+        ("partitioned_topic", "persistent://acme/shop/parts", 2),
+        ("topic", "persistent://acme/shop/parts-partition-7", 2),
+        ("topic", "persistent://acme/shop/orders", 1),
+    ):
+        await page.value(f"void openLimit({json.dumps({'direction': 'publish', 'level': level, 'name': its})})")
+        await page.until("document.getElementById('effect').innerText.includes('would be within')")
+        plural = "s" if streams > 1 else ""
+        its_own = "such limits" if "-partition-" in its else "it"
+        assert f" {streams} stream{plural} of this process would be within {its_own}." in await text(page, "#effect")
+        if streams > 1:
+            await page.press("Escape")
+            await page.until("!state.limit")
+    await page.write("#change-messages", "1/h")
+    await page.click("#apply")
+    await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from no limit')")
+    await page.until("document.getElementById('effect').innerText.includes('1 stream of this process is within it')")
+
+
 async def test_tenant_is_offered_its_own_limits_alone(page: Page) -> None:
     await sign_in(page, ACME)
     for words, rows in (("acme", 2), ("other", 0), ("other/x", 0), ("acme/shop", 1), ("acme/none", 2)):

@@ -168,6 +168,7 @@ _IN_QUERY = {
 _FILTERED = [
     ("GET", "/sluice/streams?search=nowhere&limit=10000"),
     ("GET", "/sluice/streams?direction=publish&level=topic&name=persistent://acme/n1/t&limit=10000"),
+    ("GET", "/sluice/streams?direction=publish&setting=tenant&name=a*&limit=0"),
     ("GET", "/sluice/limiters?search=persistent&limit=1000"),
     ("GET", "/metrics?limits=all"),
 ]

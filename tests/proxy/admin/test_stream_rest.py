@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from limiter.levels import Client
 from limiter.limiter import Stream, StreamName
 from protocol.topic_name import parse_topic
 from proxy.admin.routes import streams as stream_rest
@@ -52,13 +53,14 @@ async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
     [
         (
             "hold=1",
-            "'hold' is not known here: ask by held, topic, tenant, role, address, search, direction, level, name, lim",
+            "'hold' is not known here: ask by held, topic, tenant, role, address, search, direction, level, name, setting",
         ),
         ("held=yes", "held: 'yes' is neither 1 nor 0"),
         ("limit=10001", "limit: '10001' is not a number from 0 to 10000"),
         ("limit=-1", "limit: '-1' is not a number from 0 to 10000"),
         ("limit=1&limit=2", "a key occurs twice in the query: give each once"),
         ("topic=a//b", "topic: "),
+        ("setting=tenant&name=a", "setting: ask by direction, setting and name, without level"),
     ],
 )
 async def test_a_bad_question_is_refused_with_what_would_be_right(make_admin, query: str, reason: str) -> None:
@@ -66,6 +68,47 @@ async def test_a_bad_question_is_refused_with_what_would_be_right(make_admin, qu
     status, answer = await admin.ask("GET", f"/sluice/streams?{query}")
     assert status == 400
     assert answer["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("target", "number"),
+    [
+        ("proxy", 3),
+        ("tenant&name=public", 2),
+        ("tenant&name=pub*", 2),
+        ("tenant&name=*", 3),
+        ("tenant&name=pub", 0),
+        ("namespace&name=public/default", 2),
+        ("partitioned_topic&name=public/default/t", 2),
+        ("topic&name=public/default/t", 2),
+        ("topic_of_namespace&name=other/x", 1),
+        ("producer&name=p", 3),
+        ("producer&name=q", 0),
+        ("role&name=app", 3),
+        ("address&name=192.0.2.0/24", 3),
+        ("address&name=192.0.3.1", 0),
+        ("exempt", 1),
+    ],
+)
+async def test_streams_that_an_unset_value_is_for_are_counted(make_admin, target: str, number: int) -> None:
+    admin: Admin = await make_admin()
+    topics = (
+        "public/default/t-partition-0",
+        "public/default/t-partition-1",
+        "other/x/t",
+        "public/default/__change_events",
+    )
+    for stream_id, short in enumerate(topics):
+        topic, connection = parse_topic(short), Connection(stream_id, "192.0.2.7:40001", client_role="app")
+        name = StreamName("publish", topic.tenant, topic.namespace, topic.full, stream_id, producer_name="p")
+        client = Client(producer_name="p", role="app", address="192.0.2.7")
+        stream = Stream(name, (), lambda _stream, _entry: None, connection)
+        admin.engine.registry.open(stream, topic, admin.engine.clock(), client)
+    query = f"direction=publish&setting={target}&limit=0"
+    assert (await admin.ask("GET", f"/sluice/streams?{query}"))[1]["totals"]["streams"] == number
+    query = query.replace("publish", "dispatch")
+    if not target.startswith("producer"):
+        assert (await admin.ask("GET", f"/sluice/streams?{query}"))[1]["totals"]["streams"] == 0
 
 
 def test_the_question_is_read() -> None:
