@@ -361,7 +361,7 @@ function goOn() {
 async function refresh() {
   const search = at("search").value;
   state.streams = (await ask("GET", "/sluice/streams", { search, limit: MOST_STREAMS })).json;
-  state.limits = (await ask("GET", "/sluice/limiters", { search, limit: MOST_LIMITS })).json;
+  state.limits = (await ask("GET", "/sluice/limiters", { search: search.replace(TENANT_ALONE, "$1"), limit: MOST_LIMITS })).json;
   measureStreams(state.streams);
   measureLimits(state.limits);
   showSums(state.streams);
@@ -373,7 +373,14 @@ async function refresh() {
   state.looks += 1;
 }
 
-const NAMED = /^(?:((?:non-)?persistent):\/\/)?([\w\-=:.]+)(?:\/([\w\-=:.]+)(?:\/(.+))?)?$/;
+const NAMED = /^(?:((?:non-)?persistent):\/\/)?([\w\-=:.]+)(?:\/([\w\-=:.]+)(?:\/(.+))?|\/)?$/;
+const TENANT_ALONE = /^([\w\-=:.]+)\/$/; // "acme/" is a tenant, also one of which nothing is known
+
+// Whether a word, which may be of a client as well, is known as a tenant's: by a value other than that for each, or streams.
+async function isTenant(tenant, limits) {
+  if (limits.some(({ level, written }) => level === "tenant" && written.some((value) => value.name !== "*"))) return true;
+  return (await ask("GET", "/sluice/streams", { tenant, limit: 0 })).json.totals.streams > 0;
+}
 
 // The limits of the tenant, namespace or topic that a search names in full, which are not at work, and their values.
 async function namedBy(search) {
@@ -383,8 +390,9 @@ async function namedBy(search) {
   const topic = `${domain ?? "persistent"}://${tenant}/${namespace ?? "any"}/${local ?? "any"}`;
   const names = local ? { partitioned_topic: topic.replace(PARTITION, ""), topic }
     : namespace ? { namespace: `${tenant}/${namespace}` } : { tenant };
-  const found = [];
-  for (const limit of await explained(topic)) {
+  const [found, limits] = [[], await explained(topic)];
+  if (names.tenant && !search.trim().endsWith("/") && !(await isTenant(tenant, limits))) return [];
+  for (const limit of limits) {
     if (!Object.hasOwn(names, limit.level)) continue;
     const named = { ...limit, name: names[limit.level] };
     const isListed = state.limits.limiters.some((each) => keyOf(each) === keyOf(named));
@@ -398,7 +406,7 @@ async function explained(topic) {
   try {
     const { json } = await ask("GET", "/sluice/explain", { topic });
     return json.exempt ? [] : ["publish", "dispatch"].flatMap((direction) => json[direction].map(
-      ({ level, values: written }) => ({ direction, level, holders: written.filter((value) => value.state === "holds") })));
+      ({ level, values: written }) => ({ direction, level, written, holders: written.filter((value) => value.state === "holds") })));
   } catch (error) {
     if (!(error instanceof Refused) || ![400, 403].includes(error.status)) throw error;
     return [];

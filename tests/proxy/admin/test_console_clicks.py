@@ -423,6 +423,16 @@ async def test_new_limit_counts_the_streams_that_it_would_hold(page: Page, live:
     await page.until("document.getElementById('effect').innerText.includes('1 stream of this process is within it')")
 
 
+async def test_word_of_a_client_is_offered_as_no_tenant(page: Page, live: LiveAdmin) -> None:
+    await set_limit(live, OPS, '{"messages": "9/s"}', "/sluice/limits?direction=publish&setting=tenant&name=gold-*")
+    await set_limit(live, OPS, '{"messages": "9/s"}', "/sluice/limits?direction=publish&setting=tenant&name=*")
+    await sign_in(page, OPS)
+    for words, rows in (("billing", 0), ("192.0.2.1", 0), ("p", 0), ("billing/", 2), ("gold-7", 2), ("acme", 1)):
+        await search(page, words, rows)
+    await search(page, "acme/", 1)
+    assert await page.value("state.limits.limiters.some(({ level, name }) => level === 'tenant' && name === 'acme')")
+
+
 async def test_tenant_is_offered_its_own_limits_alone(page: Page) -> None:
     await sign_in(page, ACME)
     for words, rows in (("acme", 2), ("other", 0), ("other/x", 0), ("acme/shop", 1), ("acme/none", 2)):
