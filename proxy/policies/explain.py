@@ -97,6 +97,38 @@ def explain_level(state: PolicyState, direction: Direction, level: Level, topic:
     return _level(state, direction, level, StreamIdentity(topic, client, group.name if group else ""))
 
 
+def holders_at(
+    state: PolicyState, direction: Direction, level: Level, topic: Topic, client: Client
+) -> list[tuple[PolicyTarget, Value]]:
+    """Return the values of one level that hold for a stream, with their targets: the lines of `explain_level` that hold.
+
+    That costs no more than a look-up. There are two where a tenant's own value is stricter in a part.
+    """
+    policies = state.layers.policies
+    identity = StreamIdentity(topic, client, policies.group_of(topic))
+    if not level.exists(identity):
+        return []
+    operators = _narrowest(policies, direction, level, identity)
+    own = None if policies.tenants is None else _narrowest(policies.tenants, direction, level, identity)
+    if operators and own:
+        together = stricter(operators[1].limit, own[1].limit)
+        if together in {operators[1].limit, own[1].limit}:
+            return [operators if together == operators[1].limit else own]
+    return [each for each in (operators, own) if each]
+
+
+def _narrowest(
+    policies: Policies, direction: Direction, level: Level, identity: StreamIdentity
+) -> tuple[PolicyTarget, Value] | None:
+    """Return the narrowest value of a level that limits a stream, and its target; None without one."""
+    for setting, naming, _ in level.lookups:
+        for name in policies.names_for(direction, setting, naming(identity)):
+            value = policies.get(direction, setting, name)
+            if value is not None and value.limit:
+                return (direction, setting, name), value
+    return None
+
+
 def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
     """Return the rate of subscribing that holds for one consumer, and why."""
     identity = StreamIdentity(topic, ANYBODY, "")

@@ -32,7 +32,7 @@ from proxy.admin.routes.streams import SEARCH
 from proxy.observe.limit_history import STEP_S, LimitHistory
 from proxy.observe.log_lines import per_second
 from proxy.policies.bodies import Section, section_of
-from proxy.policies.explain import ExplainedValue, explain_level
+from proxy.policies.explain import ExplainedValue, explain_level, holders_at
 from proxy.policies.keys import LONGEST, tenant_of
 from proxy.policies.service import PolicyService
 from proxy.session.engine import Engine
@@ -272,11 +272,9 @@ class LimiterRest:
         found = self._engine.registry.identity_at(limiter) or _identity_named(level, limiter.scope.name)
         if found is None:
             return []
-        lines = explain_level(self._service, direction, level, *found).lines
         return [
-            {"setting": line.setting, "name": line.name, "origin": line.origin, "plan": line.plan}
-            for line in lines
-            if line.state == "holds"
+            {"setting": setting, "name": name, "origin": value.origin, "plan": value.plan}
+            for (_, setting, name), value in holders_at(self._service, direction, level, *found)
         ]
 
     def _value(

@@ -327,3 +327,33 @@ def test_no_body_makes_a_turn_long(live: LiveAdmin, counting: list[int], method:
     assert max(statuses) < 500
     assert _loop(live).most_read <= MOST_READ
     assert _loop(live).longest <= MOST_CALLS
+
+
+FORMS = 16
+"""Forms of the patterns of one setting: as many as there may be."""
+
+
+def test_limits_under_many_patterns_make_no_turn_long(tmp_path: Path) -> None:
+    patterns = [f"acme/{'n' * length}*" for length in range(1, FORMS + 1)]
+    limits = {"namespaces": {pattern: {"publish": {"messages": 5}} for pattern in patterns}}
+    made = LiveAdmin(tmp_path / "policies.db", CountingLoop(), limits=limits, admin_access=UNHURRIED)
+    loop = _loop(made)
+
+    async def open_streams() -> None:
+        registry, now = made.admin.engine.registry, made.admin.engine.clock()
+        for number in range(200):
+            topic = f"persistent://acme/{'n' * FORMS}{number}/t"
+            name = StreamName("publish", "acme", f"{'n' * FORMS}{number}", topic, number)
+            registry.open(Stream(name, (), lambda _stream, _entry: None, Connection(number)), parse_topic(topic), now)
+
+    for pattern in patterns:
+        path = f"/sluice/limits?direction=publish&setting=topic_of_namespace&name={pattern}"
+        answer = made.ask("PUT", path, b'{"messages": "7/s"}', **{"Content-Type": "application/json"})
+        assert answer.status == 200
+    made.run(open_streams())
+    loop.is_counting = True
+    answer = made.ask("GET", "/sluice/limiters?limit=1000")
+    loop.is_counting = False
+    made.close()
+    assert answer.body.count(patterns[-1].encode()) == 200
+    assert loop.longest <= MOST_CALLS

@@ -3,19 +3,20 @@
 import asyncio
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from limiter.levels import ABOUTS, Setting
+from limiter.levels import ABOUTS, LEVEL_OF_WORD, Setting
 from limiter.policies import InForce, Policies, PolicyTarget, stricter
 from limiter.token_bucket import DIRECTIONS, NOTHING_PUBLISHED, Limit, Mode, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.model import Config
 from proxy.policies.bodies import BodyError, DispatchRate, PublishRate, SubscribeRate, kept_as_own, kept_as_pulsar_s
-from proxy.policies.explain import explain
+from proxy.policies.explain import explain, holders_at
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.room import TenantShare
@@ -167,6 +168,25 @@ def test_no_writes_of_a_tenant_let_more_pass(
                 assert limits[where] == limit, "nothing of another tenant changes"
         for where in limits.keys() - held.keys():
             assert "://acme/" in where[0], "nothing of another tenant is limited"
+
+
+@given(files(), changes(), st.lists(_of_tenant(), max_size=12))
+def test_holders_are_the_lines_that_hold(
+    file: FilePolicies, before: list[tuple[PolicyKey, str]], writes: list[tuple[PolicyKey, str | None]]
+) -> None:
+    service = a_service(file, before)
+    with closing(service.store):
+        for key, kept in writes:
+            attempt(service, key, kept)
+        for direction, topic, client in product(DIRECTIONS, map(parse_topic, TOPICS), CLIENTS):
+            for explained in explain(service, direction, topic, client).levels:
+                level = LEVEL_OF_WORD[explained.level]
+                found = holders_at(service, direction, level, topic, client)
+                assert [(*target[1:], value.origin, value.plan) for target, value in found] == [
+                    (line.setting, line.name, line.origin, line.plan)
+                    for line in explained.lines
+                    if line.state == "holds"
+                ]
 
 
 @given(files(), changes(), st.lists(_of_tenant(), max_size=12))
