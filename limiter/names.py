@@ -93,6 +93,20 @@ def fits(pattern: str, own: str) -> bool:
     return _filled(form_of(pattern), own.split("/")) == pattern
 
 
+def overlap(pattern: str, other: str) -> bool:
+    """Return whether a stream's own name may match both of two names, which may be patterns or `EACH`."""
+    parts, others = pattern.split("/"), other.split("/")
+    return len(parts) == len(others) and all(map(_parts_overlap, parts, others))
+
+
+def _parts_overlap(part: str, other: str) -> bool:
+    (before, star, after), (before_other, star_other, after_other) = part.partition(EACH), other.partition(EACH)
+    if not (star and star_other):
+        return part == other or (fits(part, other) if star else bool(star_other) and fits(other, part))
+    begin = before.startswith(before_other) or before_other.startswith(before)
+    return begin and (after.endswith(after_other) or after_other.endswith(after))
+
+
 def _part_form(part: str) -> tuple[bool, int, int]:
     before, star, after = part.partition(EACH)
     return (False, len(before) + len(after), len(before)) if star else (True, 0, 0)

@@ -3,10 +3,13 @@
 A level is wider than another one if each limit of the other is within one of its limits. Limits by pattern, and those
 of each topic, are for many names. They are compared with the wider limit that holds for names without one of their own,
 and with all that hold in its place for some of these names: where one of them is high enough, the limit can be reached.
+Patterns may overlap without one being within the other, as `a*` and `*z`: for names that both match, the more specific
+one holds.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from math import inf
 from typing import NamedTuple
 
@@ -24,7 +27,7 @@ from limiter.levels import (
     SettingRecord,
     StreamIdentity,
 )
-from limiter.names import EACH
+from limiter.names import EACH, PatternForm, form_of, overlap
 from limiter.policies import Policies, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from protocol.topic_name import TopicName, parse_topic
@@ -37,6 +40,8 @@ Rates = Mapping[str, float]
 """Per second, by unit (`messages`, `bytes`); a unit that is not limited is left out."""
 Highest = dict[tuple[Setting, str], dict[str, float]]
 """By limits for many names, and by unit: the highest rate of the limits that hold in their place for some of these."""
+_LOOKED_AT_ONCE, _NOTED_AT_ONCE = 20, 4
+"""Patterns that are looked at, and limits that are noted, in one unit of work."""
 
 
 class _Held(NamedTuple):
@@ -106,52 +111,54 @@ class UnreachableLimits:
             yield from self._looking(direction)
 
     def _looking(self, direction: Direction) -> Iterator[None]:
-        highest: Highest = defaultdict(lambda: dict.fromkeys(("messages", "bytes"), 0.0))
         wider = {level.word: _wider(level) for level in LEVELS}
-        for level in LEVELS:
-            if any(level in others for others in wider.values()):
-                for held in _written(self._policies, level, direction):
-                    if held is not None:
-                        self._note(highest, level, direction, held)
-                    yield
-        for policies in self._sets():
+        sets = [_Set(policies, direction) for policies in self._sets()]
+        for each in sets:
             for level in LEVELS:
-                for held in _written(policies, level, direction) if wider[level.word] else ():
+                if any(level in others for others in wider.values()):
+                    for held in _written(each.policies, level, direction):
+                        if held is not None:
+                            yield from self._noting(each, level, direction, held)
+                        yield
+        for each in sets:
+            for level in LEVELS:
+                for held in _written(each.policies, level, direction) if wider[level.word] else ():
                     if held is not None:
-                        self._compare(
-                            direction, held, list(self._bounds(level, wider[level.word], direction, held, highest))
-                        )
+                        yield from self._comparing(sets, level, wider[level.word], direction, held)
                     yield
 
     def _sets(self) -> list[Policies]:
         """Return the operator's values, and those that tenants set for themselves, which hold at the same time."""
         return [self._policies] if self._policies.tenants is None else [self._policies, self._policies.tenants]
 
-    def _note(self, highest: Highest, level: Level, direction: Direction, held: _Held) -> None:
-        """Note a limit at all others in whose place it holds; one that observes holds nothing."""
-        rates = {} if held.value.limit.mode == "observe" else _rates(held.value.limit)
-        for other in _holding(self._policies, level, direction, self._identity(held)):
+    def _noting(self, values: "_Set", level: Level, direction: Direction, held: _Held) -> Iterator[None]:
+        """Note a limit at all others in whose place it holds."""
+        for number, other in enumerate(_holding(values.policies, level, direction, self._identity(held)), 1):
             if other[:2] != held[:2]:
-                known = highest[other.setting, other.name]
-                for unit in known:
-                    known[unit] = max(known[unit], rates.get(unit, inf))
+                _raise_to(values.highest[other.setting, other.name], _holds(held.value.limit))
+            if number % _NOTED_AT_ONCE == 0:
+                yield
 
-    def _bounds(
-        self, level: Level, wider: list[Level], direction: Direction, held: _Held, highest: Highest
-    ) -> Iterator[_Bound]:
-        """Yield the wider limits that hold at the same time."""
-        identity = self._identity(held)
-        if identity.topic.is_system:
-            return
+    def _comparing(
+        self, sets: list["_Set"], level: Level, wider: list[Level], direction: Direction, held: _Held
+    ) -> Iterator[None]:
+        """Compare a limit with the wider ones that hold at the same time; each step looks at one."""
+        identity, bounds = self._identity(held), list[_Bound]()
         for other in wider:
             is_of_each_member = level.word in self._shared and other.word not in self._shared
-            for policies in self._sets():
-                outer = next(_holding(policies, other, direction, identity), None)
+            for each in sets if not identity.topic.is_system else ():
+                if other.word not in each.levels:
+                    continue
+                outer = next(_holding(each.policies, other, direction, identity), None)
+                yield
                 if outer is None or outer.value.limit.mode == "observe" or self._may_differ(other, identity):
                     continue
-                has_others = _is_of_many(other, identity) and outer[:2] in highest
-                others = highest[outer.setting, outer.name] if has_others else {}
-                yield _Bound(outer, others, self._members if is_of_each_member else 1)
+                highest = dict[str, float]()
+                if _is_of_many(other, identity):
+                    yield from each.looking_at_overlaps(outer, _own_name(other, outer.setting, identity))
+                    highest = each.highest_for(outer, _own_name(other, outer.setting, identity))
+                bounds.append(_Bound(outer, highest, self._members if is_of_each_member else 1))
+        self._compare(direction, held, bounds)
 
     def _compare(self, direction: Direction, held: _Held, bounds: list[_Bound]) -> None:
         for unit, rate in _rates(held.value.limit).items():
@@ -176,6 +183,72 @@ class UnreachableLimits:
         topic = _topic(record, held.name)
         group = held.name if record.named == (GROUP,) else self._policies.group_of(topic)
         return StreamIdentity(topic, ANYBODY, group)
+
+
+class _Set:
+    """Values of one set of policies in one direction: what holds in the place of limits for many names.
+
+    Args:
+        policies: The values.
+        direction: The direction.
+
+    Attributes:
+        highest: By limits for many names, those of the limits that are within them.
+        levels: The levels that have values.
+    """
+
+    def __init__(self, policies: Policies, direction: Direction) -> None:
+        self.policies = policies
+        self.highest: Highest = defaultdict(lambda: dict.fromkeys(("messages", "bytes"), 0.0))
+        self.levels = {
+            level.word for level in LEVELS if any(policies.by_name(direction, record.word) for record in level.settings)
+        }
+        self._direction = direction
+        self._patterns: dict[Setting, list[tuple[PatternForm, str]]] = {}
+        """The patterns of each setting, and their forms."""
+        self._overlaps: dict[tuple[Setting, str, str], dict[str, float]] = {}
+        """By a limit for many names, and the names that another one is for: the highest rate of patterns that hold."""
+
+    def looking_at_overlaps(self, outer: _Held, own: str) -> Iterator[None]:
+        """Look for patterns that hold in the place of `outer` for some of the names of `own`; some in each step."""
+        setting, name, _ = outer
+        if not setting.record.may_have_forms or (setting, name, own) in self._overlaps:
+            return
+        if setting not in self._patterns:
+            names = self.policies.by_name(self._direction, setting)
+            self._patterns[setting] = [(form_of(each), each) for each in list(names) if setting.record.is_pattern(each)]
+            yield from repeat(None, len(names) // _LOOKED_AT_ONCE)
+        found = dict.fromkeys(("messages", "bytes"), 0.0)
+        form = form_of(name)
+        for number, (other_form, other) in enumerate(self._patterns[setting], 1):
+            value = self.policies.get(self._direction, setting, other) if other_form > form else None
+            if value is not None and value.limit and overlap(other, own):
+                _raise_to(found, _holds(value.limit))
+            if number % _LOOKED_AT_ONCE == 0:
+                yield
+        self._overlaps[setting, name, own] = found
+
+    def highest_for(self, outer: _Held, own: str) -> dict[str, float]:
+        """Return the highest rates that hold in the place of a limit for some of the names of `own`."""
+        found = dict(self.highest.get(outer[:2], {}))
+        _raise_to(found, self._overlaps.get((outer.setting, outer.name, own), {}), missing=0.0)
+        return found
+
+
+def _raise_to(known: dict[str, float], rates: Rates, missing: float = inf) -> None:
+    """Raise the rates of each unit to those of a limit; a unit that this has not is `missing`."""
+    for unit in ("messages", "bytes"):
+        known[unit] = max(known.get(unit, 0.0), rates.get(unit, missing))
+
+
+def _holds(limit: Limit) -> Rates:
+    """Return the rates that a limit holds; one that observes holds nothing."""
+    return {} if limit.mode == "observe" else _rates(limit)
+
+
+def _own_name(level: Level, setting: Setting, identity: StreamIdentity) -> str:
+    """Return the name that streams have at a setting; of limits for many names with the `*` of these."""
+    return next(naming for each, naming, _ in level.lookups if each is setting)(identity)
 
 
 def _written(policies: Policies, level: Level, direction: Direction) -> Iterator[_Held | None]:

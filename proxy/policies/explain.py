@@ -100,7 +100,7 @@ def explain_level(state: PolicyState, direction: Direction, level: Level, topic:
 def holders_at(
     state: PolicyState, direction: Direction, level: Level, topic: Topic, client: Client
 ) -> list[tuple[PolicyTarget, Value]]:
-    """Return the values of one level that hold for a stream, with their targets: the lines of `explain_level` that hold.
+    """Return the values of one level that hold for a stream, with their targets, as `explain_level` has them.
 
     That costs no more than a look-up. There are two where a tenant's own value is stricter in a part.
     """

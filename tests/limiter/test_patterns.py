@@ -1,5 +1,5 @@
 import re
-from itertools import combinations
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from limiter.levels import Setting
 from limiter.limiter import Scope
-from limiter.names import PatternValues, fits, form_of
+from limiter.names import PatternValues, fits, form_of, is_pattern, overlap
 from limiter.policies import Change, Policies, Value
 from limiter.token_bucket import Limit, Rate
 from protocol.topic_name import parse_topic
@@ -139,3 +139,18 @@ def test_change_of_a_pattern_may_tune_only_limits_it_matches() -> None:
     assert change.may_tune(Scope("publish", "namespace", "acme/a", "acme", "a"))
     assert not change.may_tune(Scope("publish", "namespace", "other/a", "other", "a"))
     assert Setting.NAMESPACE.record.streams_of("acme/*") is None, "any stream may be concerned"
+
+
+_SHORT = ["".join(letters) for length in range(1, 5) for letters in product("ab", repeat=length)]
+_PATTERNS = [f"{before}*{after}" for before in ("", "a", "b", "ab") for after in ("", "a", "b", "ba")] + ["a", "ab"]
+
+
+@pytest.mark.parametrize("one", _PATTERNS)
+def test_patterns_overlap_where_a_name_matches_both(one: str) -> None:
+    def matching(pattern: str) -> set[str]:
+        return {name for name in _SHORT if pattern in {"*", name} or (is_pattern(pattern) and fits(pattern, name))}
+
+    for other in _PATTERNS:
+        assert overlap(one, other) == bool(matching(one) & matching(other)), other
+        assert overlap(f"{one}/x", f"{other}/*") == overlap(one, other)
+    assert not overlap(f"{one}/x", one)

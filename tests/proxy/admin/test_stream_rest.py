@@ -53,7 +53,7 @@ async def test_all_that_are_asked_for_are_shown_however_many_go_at_once(
     [
         (
             "hold=1",
-            "'hold' is not known here: ask by held, topic, tenant, role, address, search, direction, level, name, setting",
+            "'hold' is not known here: ask by held, topic, tenant, role, address, search, direction, level, name, set",
         ),
         ("held=yes", "held: 'yes' is neither 1 nor 0"),
         ("limit=10001", "limit: '10001' is not a number from 0 to 10000"),
