@@ -225,16 +225,22 @@ def block(
     What is open and matches ends at once: see it first by --dry-run. Both count what is open in this proxy; where a
     topic carries policies, all members of the fleet block.
     """
-    body = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
-    answer = _prompt_link(admin).call("POST", _BLOCKS, body, {"dry_run": "1" if dry_run else "0"})
+    body: dict[str, object] = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
+    if dry_run:
+        body["dry_run"] = True  # in the body, which a proxy without it refuses; it would ignore a query, and block
+    answer = _prompt_link(admin).call("POST", _BLOCKS, body)
     if json:
         print_json(answer)
         return
-    counts = f"{answer['connections']} connections, {answer['streams']} producers and consumers"
-    if answer["blocked"]:
-        typer.echo(f"blocked: {kind} {printable(answer['block']['name'])}; ended {counts}")
+    count, its = answer if dry_run else answer["ended"], answer["block"]
+    counts = f"{count['connections']} connections, {count['streams']} producers and consumers"
+    named = f"{kind} {printable(its['name'])}"
+    if not dry_run:
+        typer.echo(f"blocked: {named}; ended {counts}")
+    elif answer["was_blocked"]:
+        typer.echo(f"blocked already: {named}, since {printable(its['since'])}; would end {counts}")
     else:
-        typer.echo(f"would end: {counts}")
+        typer.echo(f"would block: {named}; would end {counts}")
 
 
 @asks_proxy

@@ -51,13 +51,17 @@ _UNTIL_START = "the configuration file has it as well: it blocks again from the 
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of POST; `topic` or `namespace` narrows a name."""
+    """The body of POST; `topic` or `namespace` narrows a name.
+
+    `dry_run` is the same as in the query. A proxy of a version without it refuses the body, and ignores the query.
+    """
 
     kind: Annotated[str, Meta(extra_json_schema={"enum": [*_KINDS]})]
     name: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MOST_NAME})]
     topic: str = ""
     namespace: str = ""
     reason: Annotated[str, Meta(extra_json_schema={"maxLength": MOST_REASON})] = ""
+    dry_run: bool = False
 
 
 class ShownBlock(TypedDict):
@@ -90,10 +94,12 @@ class EndedCounts(TypedDict):
 class Blocked(EndedCounts):
     """The result of a block: the counts of what it ended, or would end (`blocked` is false).
 
-    `block` is the rule as it is, or would be; `ended` is nothing where it was a dry run.
+    `block` is the rule as it is, or would be; `ended` is nothing where it was a dry run. `was_blocked`: it was blocked
+    before.
     """
 
     blocked: bool
+    was_blocked: bool
     block: ShownBlock
     ended: EndedCounts
 
@@ -144,17 +150,24 @@ class BlockRest:
         try:
             body = await read_body_of(request, _body, await request.read())
             key, reason = read_key(body.kind, body.name, body.topic, body.namespace), read_reason(body.reason)
-            if is_dry:
-                return await self._counted(key, reason)
+            was_blocked = self._blocklist.rules.get(key) is not None
+            if is_dry or body.dry_run:
+                return await self._counted(key, reason, was_blocked=was_blocked)
             outcome = await self._desk.block(key, reason, caller_of(request))
         except TooManyRulesError as error:
             return refusal(409, str(error))
         assert outcome.rule is not None, "it is in force"
         ended: EndedCounts = {"connections": outcome.ended.connections, "streams": outcome.ended.streams}
-        answer: Blocked = {**ended, "blocked": True, "block": self._one(outcome.rule), "ended": ended}
+        answer: Blocked = {
+            **ended,
+            "blocked": True,
+            "was_blocked": was_blocked,
+            "block": self._one(outcome.rule),
+            "ended": ended,
+        }
         return web.json_response(answer)
 
-    async def _counted(self, key: Key, reason: str) -> web.Response:
+    async def _counted(self, key: Key, reason: str, *, was_blocked: bool) -> web.Response:
         """Answer with what a block would end.
 
         Raises:
@@ -166,6 +179,7 @@ class BlockRest:
             "connections": effect.connections,
             "streams": effect.streams,
             "blocked": False,
+            "was_blocked": was_blocked,
             "block": self._one(rule),
             "ended": {"connections": 0, "streams": 0},
         }

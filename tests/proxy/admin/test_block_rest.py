@@ -37,10 +37,15 @@ async def test_dry_block_counts_what_would_end_and_sets_nothing(make_admin) -> N
     assert would["ended"] == {"connections": 0, "streams": 0}
     assert (would["block"]["name"], would["block"]["reason"], would["block"]["origin"]) == ("app", "loud", "rest")
     assert [choice.is_dry for choice in clients[0].kicks] == [True]
+    in_body = {"kind": "role", "name": "app", "reason": "loud", "dry_run": True}
+    _, same = await admin.ask("POST", PATH, json=in_body)
+    assert {**same, "block": None} == {**would, "block": None}
     assert (admin.engine.blocklist.rules.all(), admin.store.audited(1)) == ([], [])
     assert (await admin.ask("POST", f"{PATH}?dry_run=yes", json=BY_NAME))[0] == 400
     _, done = await admin.ask("POST", f"{PATH}?dry_run=0", json=BY_NAME)
-    assert (done["blocked"], done["connections"], done["streams"]) == (True, 0, 0)
+    assert (done["blocked"], done["was_blocked"], done["connections"], done["streams"]) == (True, False, 0, 0)
+    _, again = await admin.ask("POST", PATH, json={**BY_NAME, "dry_run": True})
+    assert (again["blocked"], again["was_blocked"]) == (False, True)
 
 
 async def test_log_says_who_blocked_and_unblocked(make_admin) -> None:

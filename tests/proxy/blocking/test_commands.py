@@ -47,15 +47,43 @@ async def test_blocking_showing_and_unblocking(make_admin) -> None:
     assert (await sluice(address_of(admin), "blocks")).stdout == "nothing is blocked\n"
 
 
-async def test_dry_run_counts_in_the_words_of_a_kick(make_admin) -> None:
+async def test_dry_run_counts_what_a_block_would_end(make_admin) -> None:
     admin: Admin = await make_admin()
     admin.engine.sessions.add(Client())
-    would = await sluice(address_of(admin), "block", "address", "0.0.0.0/0", "--dry-run")
-    assert would.stdout == "would end: 1 connections, 2 producers and consumers\n"
+    would = await sluice(address_of(admin), "block", "address", "10.1.0.0/255.255.0.0", "--dry-run")
+    assert would.stdout == "would block: address 10.1.0.0/16; would end 1 connections, 2 producers and consumers\n"
     would = await sluice(address_of(admin), "block", "address", "0.0.0.0/0", "--dry-run", "--json")
     answer = json.loads(would.stdout)
     assert (answer["blocked"], answer["connections"], answer["streams"]) == (False, 1, 2)
     assert len(admin.engine.blocklist.rules) == 0
+    await sluice(address_of(admin), "block", "address", "10.1.0.0/16")
+    rule = admin.engine.blocklist.rules.all()[0]
+    would = await sluice(address_of(admin), "block", "address", "10.1.0.0/16", "--dry-run")
+    assert would.stdout.startswith("blocked already: address 10.1.0.0/16, since 20")
+    assert would.stdout.endswith("; would end 1 connections, 2 producers and consumers\n")
+    assert admin.engine.blocklist.rules.all() == [rule]
+
+
+async def test_earlier_proxy_blocks_nothing_by_a_dry_run() -> None:
+    known, done = {"kind", "name", "topic", "namespace", "reason"}, list[str]()
+
+    async def block(request: web.Request) -> web.Response:
+        body = await request.json()
+        if unknown := body.keys() - known:
+            return web.json_response({"reason": f"block: unknown field `{unknown.pop()}`"}, status=400)
+        done.append(body["name"])
+        return web.json_response({"block": {"name": body["name"]}, "ended": {"connections": 1, "streams": 2}})
+
+    earlier = web.Application()
+    earlier.router.add_post("/sluice/blocks", block)
+    async with TestServer(earlier) as server:
+        address = f"{server.host}:{server.port}"
+        refused = await sluice(address, "block", "producer", "p", "--dry-run")
+        assert (refused.exit_code, done) == (2, [])
+        assert "unknown field `dry_run`" in refused.output
+        blocked = await sluice(address, "block", "producer", "p")
+        assert blocked.stdout == "blocked: producer p; ended 1 connections, 2 producers and consumers\n"
+        assert done == ["p"]
 
 
 async def test_a_narrow_terminal_cuts_nothing_off(make_admin) -> None:
