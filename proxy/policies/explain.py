@@ -161,12 +161,17 @@ def holding(state: PolicyState, target: PolicyTarget) -> tuple[PolicyTarget, Val
     return next(((each, value) for each, value in found if value and value.limit), None)
 
 
-def beneath(state: PolicyState, target: PolicyTarget, layer: Layer) -> tuple[PolicyTarget, Value] | None:
+def beneath(
+    state: PolicyState, target: PolicyTarget, layer: Layer, *, is_null: bool = False
+) -> tuple[PolicyTarget, Value] | None:
     """Return the operator's value that holds at a target without its value in a layer, and the target that has it.
 
-    It may be that of a pattern or a wider setting. A value that limits nothing counts as not set.
+    It may be that of a pattern or a wider setting. A value that limits nothing counts as not set. With `is_null` the
+    layer has such a value there, which hides those of lower layers.
     """
     layers, others = state.layers, [each for each in OF_OPERATOR if each is not layer]
+    if is_null and layer in OF_OPERATOR:
+        others = [*OF_OPERATOR[: OF_OPERATOR.index(layer)]]
     for each in wider_from(state, target):
         if each == target and layer is not Layer.TENANT:
             value = next((found for other in others if (found := layers.written(other, each))), None)

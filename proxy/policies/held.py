@@ -51,6 +51,7 @@ class ValueBefore(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{value} ({source})"
 
 
+_NOTHING = section_text({})
 MOST_COMPARED = 100
 """Changes made together, of which each that takes a value back is compared with all others."""
 
@@ -71,7 +72,26 @@ def words_after(state: PolicyState, key: PolicyKey, kept: str | None, together: 
     if kept is None:
         return _taken_back(state, key, together)
     layer = Layer.DYNAMIC if key.kind is PolicyKind.DYNAMIC else key.setting_and_layer[1]
-    return f"{_value_words(state, key, kept)} ({layer.origin})"
+    words = _value_words(state, key, kept)
+    return _limiting_nothing(state, key, layer, together) if words == _NOTHING else f"{words} ({layer.origin})"
+
+
+def _limiting_nothing(state: PolicyState, key: PolicyKey, layer: Layer, together: Collection[PolicyKey]) -> str:
+    """Return the words of a value that limits nothing: it counts as not set, so that a wider one may hold."""
+    words, targets = f"{_NOTHING} ({layer.origin})", _targets(key)
+    if len(targets) != 1 or layer is Layer.DYNAMIC or len(together) > MOST_COMPARED:
+        return words
+    target = targets[0][1]
+    others = {other for each in together if each != key for _, other in _targets(each)}
+    since = _since(state, key, layer, target, is_null=True)
+    if since is None or any(each in others for each in wider_from(state, target)):
+        return words
+    return f"{words}, which counts as not set; since then: {since.words()}{_as_wider(since, target)}"
+
+
+def _as_wider(held: ValueBefore, target: PolicyTarget) -> str:
+    """Return the words of the setting that has a value, where that is another one than the target."""
+    return "" if (held.setting, held.name) == target[1:] else f", as {held.setting} {held.name}".rstrip()
 
 
 def _taken_back(state: PolicyState, key: PolicyKey, together: Collection[PolicyKey]) -> str:
@@ -88,7 +108,7 @@ def _taken_back(state: PolicyState, key: PolicyKey, together: Collection[PolicyK
         if value is not None and value != state.layers.at(target) and layer is not Layer.DYNAMIC:
             hidden = f" (it was {section_text(section_of(target[0], value.limit))})"
         if since is not None:
-            wider = "" if (since.setting, since.name) == target[1:] else f", as {since.setting} {since.name}".rstrip()
+            wider = _as_wider(since, target)
             kind = f"{target[0]}: " if key.kind is PolicyKind.GROUP else ""
             held.append(f"{kind}{since.words()}{wider}")
     return f"taken back{hidden}; since then: {'; '.join(held) or 'no limit'}"
@@ -104,9 +124,11 @@ def _group_since(state: PolicyState, key: PolicyKey) -> str:
     return f"{_in_group(of_tenant)}, as tenant {tenant}" if of_tenant else "in no group"
 
 
-def _since(state: PolicyState, key: PolicyKey, layer: Layer, target: PolicyTarget) -> ValueBefore | None:
-    """Return the value that holds at a target once that of a key is taken back; None for no limit."""
-    found = beneath(state, target, layer)
+def _since(
+    state: PolicyState, key: PolicyKey, layer: Layer, target: PolicyTarget, *, is_null: bool = False
+) -> ValueBefore | None:
+    """Return the value that holds at a target once that of a key is taken back, or is null; None for no limit."""
+    found = beneath(state, target, layer, is_null=is_null)
     if layer is Layer.DYNAMIC and not any(state.layers.written(each, target) for each in (Layer.REST, Layer.GLOBAL)):
         left = {name: text for name, text in state.dynamic.items() if name != key.name}
         value = dynamic_value(target, left, state.layers.written(Layer.FILE, target))
@@ -197,11 +219,11 @@ def _attachment(state: PolicyState, key: PolicyKey) -> Iterator[ValueBefore]:
 
 
 def _held(state: PolicyState, target: PolicyTarget) -> ValueBefore | None:
-    for each in wider_from(state, target):
-        value = state.layers.at(each)
-        if value is not None:
-            return _before(each, value)
-    return None
+    """Return the value that holds at a target; without one, a value that limits nothing there."""
+    values = ((each, state.layers.at(each)) for each in wider_from(state, target))
+    written = [(each, value) for each, value in values if value is not None]
+    holding = next(((each, value) for each, value in written if value.limit), None)
+    return _before(*(holding or written[0])) if written else None
 
 
 def _before(target: PolicyTarget, value: Value) -> ValueBefore:

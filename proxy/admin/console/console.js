@@ -984,28 +984,53 @@ function sourceBeneath(beneath, own) {
   return beneath.origin === "rest" ? "the operator's value" : `the value of the ${word(beneath.origin)}${beneath.plan ? `, plan ${visible(beneath.plan)}` : ""}`;
 }
 
-// A tenant's own values of wider settings, which stay beside the operator's when its narrow one is taken back.
-function* wideOwnOf({ value: { values: written, target } }) {
-  const wide = written.find((value) => value.origin === "tenant" && value.state !== "no limit" && !isAt(value, target));
-  if (wide) yield `The tenant's own value of ${placeOf(wide)}, ${wholeOf(wide.limit)}, stays: the stricter of both holds.`;
+// A tenant's own value of a wider setting, which stays beside the operator's when its narrow one is taken back.
+const wideOwnOf = ({ value: { values: written, target } }) =>
+  written.find((value) => value.origin === "tenant" && value.state !== "no limit" && !isAt(value, target));
+
+// What a take back changes: from what is set, or from what holds where that limits nothing, to what holds without it.
+function* takenBackEffect(limit, layer, { own, beneath }, now) {
+  const wide = layer === "tenant" ? wideOwnOf(limit) : null;
+  const to = beneath ? `${wholeOf(beneath.limit)}, ${sourceBeneath(beneath, own)}`
+    : wide ? `${wholeOf(wide.limit)}, from ${placeOf(wide)}` : `no limit: no other value is set for this ${word(limit.level)}`;
+  const by = own.author ? `, set by ${visible(own.author)}` : "";
+  const isNothing = !Object.keys(own.limit).length && Object.keys(now ?? {}).length;
+  yield `From ${isNothing ? `${wholeOf(now)}: what is set here${by && `${by},`} limits nothing, and counts as not set,` : `${wholeOf(own.limit)}${by}`} to ${to}.`;
+  yield withinOf(limit);
+  if (layer === "rest") yield* staysOf(limit);
+  else if (wide && beneath) yield `The tenant's own value of ${placeOf(wide)}, ${wholeOf(wide.limit)}, stays: the stricter of both holds.`;
 }
 
 async function openTakeBack() {
   const limit = state.limit;
+  const query = { ...limit.value.target, layer: limit.value.takesBack };
+  const read = () => unlessAbsent(ask("GET", "/sluice/limits", query));
+  const isGone = "It has changed meanwhile: nothing of this is set any more.";
+  const decisive = ({ own, beneath }) => JSON.stringify([own?.limit, own?.author, beneath]);
   await attempt("limit", async () => {
-    const query = { ...limit.value.target, layer: limit.value.takesBack };
-    const set = await unlessAbsent(ask("GET", "/sluice/limits", query));
+    let set = await read();
     if (limit !== state.limit) return;
-    if (!set?.json.own) { await readLimit(); return outcome("limit", "It has changed meanwhile: nothing of this is set any more."); }
-    const { own, beneath } = set.json;
-    const to = beneath ? `${wholeOf(beneath.limit)}, ${sourceBeneath(beneath, own)}` : `no limit: no other value is set for this ${word(limit.level)}`;
-    const by = own.author ? `, set by ${visible(own.author)}` : "";
-    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, [`From ${wholeOf(own.limit)}${by} to ${to}.`, withinOf(limit), ...(query.layer === "rest" ? staysOf(limit) : wideOwnOf(limit))].filter(Boolean).join(" "), "Take back", async () => {
+    if (!set?.json.own) { await readLimit(); return outcome("limit", isGone); }
+    const effect = async () => [...takenBackEffect(limit, query.layer, set.json, (await valueOf(limit)).from)].filter(Boolean).join(" ");
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, await effect(), "Take back", async () => {
+      const latest = await read();
+      if (!latest?.json.own) throw new Refused(0, isGone, 0);
+      const hasChanged = decisive(latest.json) !== decisive(set.json); // of a value beneath there is no tag to compare
+      set = latest;
+      if (hasChanged) {
+        setText(at("confirm-effect"), await effect());
+        throw new Refused(0, "It has changed meanwhile, and nothing was done. What is changed now is shown.", 0);
+      }
       const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
       const holds = taken.in_force;
       if (!holds) return "Taken back: no limit is set here any more.";
-      return `Taken back: ${wholeOf(holds.limit)}${isAt(holds, own) ? "" : `, from ${placeOf(holds)},`} holds again.`;
-    }, async () => { if (limit === state.limit) { await readLimit(); await refreshLimit(); } });
+      return `Taken back: ${wholeOf(holds.limit)}${isAt(holds, set.json.own) ? "" : `, from ${placeOf(holds)},`} holds again.`;
+    }, async () => {
+      if (limit !== state.limit) return;
+      outcome("limit", ""); // of a change before, which does not hold any more
+      await readLimit();
+      await refreshLimit();
+    });
   });
 }
 

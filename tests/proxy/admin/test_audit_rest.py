@@ -93,7 +93,13 @@ OBSERVED = {"publish": {"messages": 9, "mode": "observe"}}
     ("kind", "setting", "name", "kept", "words"),
     [
         ("publish", "topic", TOPIC, kept_as_pulsar_s(PublishRate(5, -1)), "messages 5, mode observe (rest)"),
-        ("publish", "topic", TOPIC, kept_as_pulsar_s(PublishRate(-1, -1)), "no limit (rest)"),
+        (
+            "publish",
+            "topic",
+            TOPIC,
+            kept_as_pulsar_s(PublishRate(-1, -1)),
+            "no limit (rest), which counts as not set; since then: messages 9, mode observe (file), as topic_of_broker",
+        ),
         ("publish", "topic", TOPIC, kept_as_own({"messages": 5}), "messages 5 (rest)"),
         ("publish", "tenants_topic", TOPIC, kept_as_pulsar_s(PublishRate(5, -1)), "messages 5 (tenant)"),
         (

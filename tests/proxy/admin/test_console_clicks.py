@@ -680,6 +680,46 @@ async def test_take_back_of_what_has_changed_meanwhile_is_refused(page: Page, li
     await asyncio.to_thread(live.ask, "DELETE", path, None, **headers)
 
 
+async def test_take_back_is_refused_where_the_value_beneath_changed(wide: LiveAdmin, tmp_path: Path) -> None:
+    path, pattern = (f"/sluice/limits?direction=publish&setting=tenant&name=slow-{its}" for its in ("1", "*"))
+    await set_limit(wide, "", '{"messages": "7/s"}', path)
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, wide.address)
+        await open_limit(page, "slow-1")
+        await page.click("#raise")
+        await page.click("#apply")
+        await page.until("document.querySelector('#limit .outcome').innerText.startsWith('Changed from')")
+        await page.click("#take-back")
+        await page.until("document.getElementById('confirm').open")
+        assert "to messages 1/s, mode enforce, from tenant slow-* (file)." in await text(page, "#confirm-effect")
+        await set_limit(wide, "", '{"messages": "31/s"}', pattern)
+        await page.click("#confirm-apply")
+        await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('It has changed meanwhile')")
+        assert [key for key in wide.state().kept if "slow-1" in str(key)]
+        assert "to messages 31/s, mode enforce, from tenant slow-* (rest)." in await text(page, "#confirm-effect")
+        await page.click("#confirm-apply")
+        await page.until(
+            "document.querySelector('#confirm .outcome').innerText.startsWith('Taken back: messages 31/s')"
+        )
+        assert not [key for key in wide.state().kept if "slow-1" in str(key)]
+        await page.press("Escape")
+        assert await text(page, "#limit .outcome") == ""
+        await page.until("document.getElementById('effect').innerText.startsWith('No change yet: messages 31/s,')")
+
+
+async def test_take_back_of_null_says_what_holds_already(wide: LiveAdmin, tmp_path: Path) -> None:
+    await set_limit(wide, "", "null", "/sluice/limits?direction=publish&setting=tenant&name=slow-1")
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, wide.address)
+        await open_limit(page, "slow-1")
+        assert (await take_back(page)).startswith(
+            "From messages 1/s, mode enforce: what is set here, set by anonymous, limits nothing, and counts as not "
+            "set, to messages 1/s, mode enforce, from tenant slow-* (file)."
+        )
+
+
 async def test_tenant_takes_its_own_value_back(page: Page, live: LiveAdmin) -> None:
     await sign_in(page, ACME)
     await page.click("#limits tbody button.link")

@@ -9,7 +9,7 @@ import pytest
 from limiter.levels import Setting
 from limiter.policies import Policies
 from proxy.config.model import Config
-from proxy.policies.bodies import PublishRate, kept_as_own_group, kept_as_pulsar_s
+from proxy.policies.bodies import PublishRate, kept_as_own, kept_as_own_group, kept_as_pulsar_s
 from proxy.policies.held import ValueBefore, read
 from proxy.policies.keys import Layer, PolicyKey, PolicyKind, Principal, rate_key
 from proxy.policies.layers import file_policies
@@ -183,3 +183,13 @@ def test_dynamic_key_is_told_as_the_limit_that_it_makes(
         change = store.audited(1)[0].change
     assert isinstance(change, StoredChange)
     assert change.words == words
+
+
+def test_null_is_told_with_the_wider_value_that_holds() -> None:
+    key = rate_key("publish", Setting.NAMESPACE, "acme/nil")
+    wide = {rate_key("publish", Setting.NAMESPACE, "acme/*"): kept_as_own({"messages": 2000})}
+    null = kept_as_pulsar_s(PublishRate(-1, -1))
+    words = "no limit (rest), which counts as not set; since then: messages 2000 (rest), as namespace acme/*"
+    assert last_of(wide, {key: null}).words == words
+    taken_back = last_of(wide, {key: null}, {key: None})
+    assert [held.words() for held in read(str(taken_back.held))] == ["messages 2000 (rest)"]
