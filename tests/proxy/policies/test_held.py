@@ -187,7 +187,9 @@ def test_dynamic_key_is_told_as_the_limit_that_it_makes(
 
 def test_null_is_told_with_the_wider_value_that_holds() -> None:
     key = rate_key("publish", Setting.NAMESPACE, "acme/nil")
-    wide = {rate_key("publish", Setting.NAMESPACE, "acme/*"): kept_as_own({"messages": 2000})}
+    wide: dict[PolicyKey, str | None] = {
+        rate_key("publish", Setting.NAMESPACE, "acme/*"): kept_as_own({"messages": 2000})
+    }
     null = kept_as_pulsar_s(PublishRate(-1, -1))
     words = "no limit (rest), which counts as not set; since then: messages 2000 (rest), as namespace acme/*"
     assert last_of(wide, {key: null}).words == words
