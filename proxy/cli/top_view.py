@@ -414,7 +414,7 @@ def degraded_line(one: DegradedAnswer) -> str:
 def plain(shown: Shown) -> str:
     """Lines of text with aligned columns; nothing is cut off."""
     lines = [shown.columns, *shown.cells]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         [*shown.heading, *("  ".join(map(_aligned, line, widths, shown.columns)).rstrip() for line in lines)]
     )
@@ -511,7 +511,8 @@ def _cells(row: StreamRow) -> tuple[str, ...]:
 
 
 def _aligned(cell: str, width: int, column: str) -> str:
-    return cell.rjust(width) if column in _TO_THE_RIGHT else cell.ljust(width)
+    blanks = " " * (width - cell_len(cell))
+    return blanks + cell if column in _TO_THE_RIGHT else cell + blanks
 
 
 _HEADING_LINES = 4

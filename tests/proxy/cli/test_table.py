@@ -4,6 +4,7 @@ import io
 import json
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from proxy.cli.top_fit import fitted, told_apart
@@ -57,6 +58,14 @@ def test_plain_text_is_aligned_and_whole() -> None:
         "acme/shop/orders   pub  p            192.0.2.7:40001        300       100  1,200  120 kB   3.2s  topic 100/s",
         "acme/shop/returns  pub  \\x1b[31mred  192.0.2.7:40001          0        50      0     0 B",
     ]
+
+
+def test_plain_text_is_aligned_by_cells() -> None:
+    wide = state(stream_id=3, producer_name="日本語の製造者")
+    shown = show(ProxyLooks([looked(poll(2000, FREE, wide))], []), VIEW)
+    _, title, *rows = plain(shown).splitlines()
+    begins = {cell_len(row[: row.index("192.0.2.7")]) for row in rows}
+    assert begins == {cell_len(title[: title.index("client")])}
 
 
 def test_rows_are_as_many_as_wanted_and_sums_are_over_all() -> None:
