@@ -94,8 +94,9 @@ function nearest(digits, unit) {
   return twice > worth || (twice === worth && whole % 2n) ? whole + 1n : whole;
 }
 
-// "10MB/s" as { amount, period (ns), isOfBytes, isBinary }; null for text that the proxy takes for no rate.
-function readRate(text, isOfBytes) {
+// "10MB/s" as { amount, period (ns), isOfBytes, isBinary }; null for text that the proxy takes for no rate. `isOfAny`: also
+// one beyond its bounds.
+function readRate(text, isOfBytes, isOfAny = false) {
   if (text.length > 80) return null;
   const [amountText, periodText = "s", more] = text.split("/");
   const [, digits, unit] = SIZE.exec(amountText.trim()) ?? [];
@@ -103,17 +104,18 @@ function readRate(text, isOfBytes) {
   if (more !== undefined || !digits || !period || !Object.hasOwn(PERIODS, period)) return null;
   if (!Object.hasOwn(BYTES, unit) || (unit && !isOfBytes)) return null;
   const rate = { amount: wholeNumber(digits, BYTES[unit]), period: nearest(times, PERIODS[period]), isOfBytes, isBinary: unit.includes("i") };
-  return rate.amount && rate.amount <= MOST_TOKENS && rate.period && rate.period <= LONGEST_PERIOD ? rate : null;
+  if (!rate.amount || !rate.period) return null;
+  return isOfAny || (rate.amount <= MOST_TOKENS && rate.period <= LONGEST_PERIOD) ? rate : null;
 }
 
 // "64KB", or a number of messages, as the number that comes at once; null for text that the proxy takes for none.
-function readBurst(text, isOfBytes) {
+function readBurst(text, isOfBytes, isOfAny = false) {
   if (text.length > 80) return null;
   const [, digits, unit] = (isOfBytes ? SIZE : /^(0|[1-9]\d*)()$/).exec(text) ?? [];
   if (!digits || !Object.hasOwn(BYTES, unit)) return null;
   const [parts, worth] = fraction(digits, BYTES[unit]);
   const burst = nearest(digits, BYTES[unit]);
-  return burst && parts <= MOST_TOKENS * worth ? burst : null;
+  return burst && (isOfAny || parts <= MOST_TOKENS * worth) ? burst : null;
 }
 
 function sizeText(bytes, isBinary) {
@@ -388,7 +390,7 @@ async function namedBy(search) {
   const isOwn = isOperator() || state.caller.tenants.includes(tenant);
   if (!tenant || (domain && !local) || !isOwn) return [];
   const topic = `${domain ?? "persistent"}://${tenant}/${namespace ?? "any"}/${local ?? "any"}`;
-  const names = local ? { partitioned_topic: topic.replace(PARTITION, ""), topic }
+  const names = local ? { partitioned_topic: partitionedName(topic), topic }
     : namespace ? { namespace: `${tenant}/${namespace}` } : { tenant };
   const [found, limits] = [[], await explained(topic)];
   if (names.tenant && !search.trim().endsWith("/") && !(await isTenant(tenant, limits))) return [];
@@ -693,10 +695,27 @@ function showDrain(drain) {
 const NOT_READ = { whole: null, from: null, target: null, reach: "", values: [], source: "", author: "", takesBack: "", condition: {} };
 const NOT_SEEN = { streams: null, waiting: 0, isShared: false, isAtWork: false };
 
+const PARTITION = /^(.*)-partition-(\p{Nd}{1,10})$/su;
+const MOST_PARTITION = 2 ** 31 - 1;
+
+// Decimal digits of a script are ten characters in a row.
+function digitOf(char) {
+  let digit = 0;
+  while (digit < 9 && /\p{Nd}/u.test(String.fromCharCode(char.charCodeAt(0) - digit - 1))) digit += 1;
+  return digit;
+}
+
+// A topic's name without the suffix of a partition, as the proxy and Java read one: "t-partition-01" has none.
+function partitionedName(its) {
+  const [, partitioned, digits] = PARTITION.exec(its) ?? [];
+  if (!partitioned || /[^\0-\uffff]/u.test(digits)) return its;
+  const index = Number([...digits].map(digitOf).join(""));
+  return String(index).length === digits.length && index <= MOST_PARTITION ? partitioned : its;
+}
+
 // By its level and name alone, of a limit that is not at work; the proxy knows the target of one that is.
-const PARTITION = /-partition-\d+$/;
 const settingName = ({ level, name: its }) => level === "exempt" ? ""
-  : ["topic", "subscription"].includes(level) ? its.replace(PARTITION, "") : its;
+  : ["topic", "subscription"].includes(level) ? partitionedName(its) : its;
 const reachOfName = (limit) => limit.level === "exempt" ? "each topic" : settingName(limit) === limit.name ? "this limit" : "each partition";
 const targetOf = (limit) => ({ setting: limit.level, name: settingName(limit), reach: reachOfName(limit) });
 
@@ -871,6 +890,10 @@ const CHECKS = {
   burst: [readBurst, ["no number of messages above 0", "no size above 0: write 64KB, 10MB or 1GiB"]],
 };
 
+// What is wrong with a rate or a burst that is beyond the proxy's bounds.
+const boundOf = (key, { period = 0n }) => period > LONGEST_PERIOD ? `too long a period: at most ${LONGEST_PERIOD / SECOND}s`
+  : `too much: at most ${MOST_TOKENS}${isOfBytes(key) ? " bytes" : ""}`;
+
 // Why the proxy would refuse what is written, as [field, reason]; null for what it takes. Values as they were are its own.
 function problemOf(limit) {
   const { from } = limit.value;
@@ -878,7 +901,9 @@ function problemOf(limit) {
   const changed = new Set(FIELDS.filter((key) => written[key] && shownPart(key, written[key]) !== shownPart(key, from[key])));
   for (const key of changed) {
     const [read, wrong] = CHECKS[key.startsWith("burst_") ? "burst" : "rate"];
-    if (read(written[key], isOfBytes(key)) === null) return [key, `${word(key)} ${visible(written[key])} is ${wrong[isOfBytes(key) ? 1 : 0]}`];
+    if (read(written[key], isOfBytes(key)) !== null) continue;
+    const beyond = read(written[key], isOfBytes(key), true);
+    return [key, `${word(key)} ${visible(written[key])} is ${beyond === null ? wrong[isOfBytes(key) ? 1 : 0] : boundOf(key, beyond)}`];
   }
   for (const kind of KINDS) {
     const [burst, peak] = [`burst_${kind}`, `peak_${kind}`];

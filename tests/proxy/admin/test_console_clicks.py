@@ -516,6 +516,11 @@ IMPOSSIBLE = [
     ({"messages": "5/fortnight"}, "messages 5/fortnight is no rate"),
     ({"bytes": "10Mb/s"}, "bytes 10Mb/s is no rate: write whole bytes above 0 per period, as 10MB/s or 500KB/min"),
     ({"burst-messages": "2.5"}, "burst messages 2.5 is no number of messages above 0"),
+    ({"messages": f"{2**63}"}, f"messages {2**63} is too much: at most {2**63 - 1}."),
+    ({"bytes": "9999999999GiB/s"}, f"bytes 9999999999GiB/s is too much: at most {2**63 - 1} bytes."),
+    ({"messages": "1/24856d"}, "messages 1/24856d is too long a period: at most 2147483647s."),
+    ({"burst-messages": f"{2**63}"}, f"burst messages {2**63} is too much: at most {2**63 - 1}."),
+    ({"burst-bytes": "9999999999GiB"}, f"burst bytes 9999999999GiB is too much: at most {2**63 - 1} bytes."),
     ({"burst-bytes": "5KB"}, "burst bytes needs bytes: without a rate it limits nothing"),
     ({"peak-messages": "9/h"}, "peak messages needs burst messages"),
     ({"peak-messages": "4/h", "burst-messages": "2"}, "peak messages 4/h is not above messages 5/h"),
@@ -603,6 +608,30 @@ async def test_page_and_proxy_agree_on_what_can_be_set(page: Page) -> None:
         question = f"{json.dumps(RATES)}.map((text) => {function}(text, isOfBytes('{key}')) !== null)"
         answers = await page.value(question)
         assert dict(zip(RATES, answers, strict=True)) == {written: is_taken(key, written) for written in RATES}, key
+
+
+LOCAL_NAMES = [
+    "x",
+    "x-partition-0",
+    "x-partition-01",
+    "x-partition-17",
+    "x-partition-2147483647",
+    "x-partition-2147483648",
+    "x-partition-00000000001",
+    "x-partition-1-partition-2",
+    "x-partition-",
+    "x-partition-1x",
+    "x-partition-\u0661\u0660",
+    "x-partition-\u0660\u0661",
+    "x-partition-\u09671",
+    "x-partition-\U0001d7d9",
+]
+
+
+async def test_page_and_proxy_agree_on_what_is_a_partition(page: Page) -> None:
+    topics = [f"persistent://a/b/{local}" for local in LOCAL_NAMES]
+    found = await page.value(f"{json.dumps(topics)}.map(partitionedName)")
+    assert found == [parse_topic(topic).partitioned for topic in topics]
 
 
 async def is_not_overwritten(page: Page, value: str) -> None:
