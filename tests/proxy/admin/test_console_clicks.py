@@ -1107,6 +1107,20 @@ async def test_keyboard_opens_a_limit_and_leaves_it_at_any_time(page: Page) -> N
     assert await page.value("document.activeElement.closest('table')?.id") == "limits"
 
 
+async def test_use_of_a_limit_is_in_one_line(wide: LiveAdmin, tmp_path: Path) -> None:
+    async with browser.browser(tmp_path / "profile") as page:
+        for width in (800, 1280):
+            await page.look_as(width, 900)
+            await opened(page, wide.address)
+            await page.until("document.querySelectorAll('#limits tbody tr').length > 0")
+            meters = "state.isPaused = true, [...document.querySelectorAll('#limits meter')]"
+            await page.value(f"{meters}.map((each) => (each.nextElementSibling.textContent = '100 %'))")
+            top = "getBoundingClientRect().top"
+            is_beside = f"Math.abs(each.nextElementSibling.{top} - each.{top}) < 16"
+            is_whole = "each.nextElementSibling.getClientRects().length === 1"
+            assert await page.value(f"{meters}.every((each) => {is_whole} && {is_beside})")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_phone_has_no_sideways_scrolling(page: Page, scheme: str) -> None:
     await page.look_as(360, 740, scheme=scheme)
