@@ -776,6 +776,17 @@ async def take_back(page: Page) -> str:
     return effect
 
 
+async def test_take_back_names_a_tenants_own_wider_value(page: Page, live: LiveAdmin) -> None:
+    await set_limit(live, ACME, '{"messages": "7/h"}', SHOP.replace("=namespace", "=topic_of_namespace"))
+    await set_limit(live, ACME, '{"messages": "3/h"}', SHOP.replace("=namespace", "=topic") + "/orders")
+    await sign_in(page, ACME)
+    await open_limit(page, "persistent://acme/shop/orders", "topic")
+    assert (await take_back(page)).startswith(
+        "From messages 3/h, mode enforce, set by acme to messages 7/h, mode enforce, "
+        "from topic of namespace acme/shop (tenant)."
+    )
+
+
 async def test_tenant_takes_back_a_value_that_is_hidden(page: Page, live: LiveAdmin) -> None:
     await set_limit(live, ACME, '{"messages": "4/h"}')
     await set_limit(live, OPS, '{"messages": "2/h"}')
@@ -1119,6 +1130,7 @@ async def test_use_of_a_limit_is_in_one_line(wide: LiveAdmin, tmp_path: Path) ->
             is_beside = f"Math.abs(each.nextElementSibling.{top} - each.{top}) < 16"
             is_whole = "each.nextElementSibling.getClientRects().length === 1"
             assert await page.value(f"{meters}.every((each) => {is_whole} && {is_beside})")
+            assert await page.value("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
