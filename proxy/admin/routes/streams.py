@@ -369,8 +369,8 @@ def _burst(rate: Rate | None) -> int | None:
     return None if rate is None else rate.burst
 
 
-_LOOKED_AT_ONCE, _ORDERED_AT_ONCE = 10, 10
-"""Streams in one unit of work; names of clients may have 4 KiB."""
+_LOOKED_AT_ONCE, _ORDERED_AT_ONCE, _MATCHED_AT_ONCE = 10, 10, 4
+"""Streams in one unit of work; names of clients may have 4 KiB, and names are matched with a target's pattern."""
 MOST_BYTES = 16 << 20
 """Bytes of an answer's streams. Six thousand ordinary ones have as many, or a few hundred with names of 4 KiB."""
 _PIECE = 64 << 10
@@ -473,7 +473,7 @@ class StreamRest:
     def _parts(self, target: PolicyTarget | None) -> Iterator[list[Stream]]:
         """Yield the open streams, of a target those that its value is for, some at a time."""
         registry, has = self._engine.registry, None if target is None else is_for(target)
-        for part in _parts(registry.live(), _LOOKED_AT_ONCE):
+        for part in _parts(registry.live(), _LOOKED_AT_ONCE if has is None else _MATCHED_AT_ONCE):
             if has is None:
                 yield part
             else:
