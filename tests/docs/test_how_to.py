@@ -27,7 +27,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "back-up-and-restore.md": ("producer +loud", "│ messages 100 +│ rest", "publish tenant crawler"),
     "upgrade.md": ("^conf: fine", r"^ready\ncrawler/web/pages"),
     "prove-that-a-limit-was-kept.md": ("^report/report.html", "ledger.html", "as the report read (it|them)"),
-    "behind-a-load-balancer.md": ("tenant crawler 100/s", "^shares of this member"),
+    "behind-a-load-balancer.md": ("tenant crawler .* of 100/s", "^shares of this member"),
 }
 """The how-tos, and what a reader sees who follows one."""
 

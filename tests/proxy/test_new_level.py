@@ -156,7 +156,12 @@ def test_the_configuration_and_its_reference_have_it(said: dict[str, Any]) -> No
 
 def test_rest_sets_shows_exports_and_takes_it_back(said: dict[str, Any]) -> None:
     assert (said["put"]["limit"], said["put"]["origin"]) == ({"messages": "2/h", "burst_messages": 3}, "rest")
-    assert said["delete"] == {"taken_back": True, "in_force": None}
+    taken_back = said["delete"]
+    assert (taken_back["taken_back"], taken_back["in_force"]["name"], taken_back["in_force"]["origin"]) == (
+        True,
+        WIDE,
+        "file",
+    )
     assert "client_versions:" in said["policies"]
     (setting,) = [
         one for one in said["openapi"]["paths"]["/sluice/limits"]["put"]["parameters"] if one["name"] == "setting"
