@@ -300,5 +300,8 @@ def _wider(level: Level) -> list[Level]:
 
 
 def _rates(limit: Limit) -> dict[str, float]:
+    """Return the rates of a limit, by unit; none of a limit that is relative to the publish rate: it may be any."""
+    if limit.published is not None:
+        return {}
     rates = {"messages": limit.messages, "bytes": limit.size}
     return {unit: rate.per_second for unit, rate in rates.items() if rate is not None}

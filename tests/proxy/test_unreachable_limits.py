@@ -57,6 +57,14 @@ def test_limit_above_a_wider_one_is_found() -> None:
         {"tenants": {"acme": publish(100, mode="observe")}, "topics": {TOPIC: publish(500)}},
         {**TENANT, "namespaces": {"*/shop": {"publish_total": {"messages": 500}}}},
         {**TENANT, "each_topic": publish(500)},
+        {
+            "topics": {
+                TOPIC: {
+                    "dispatch": {"messages": 10, "relativeToPublishRate": True},
+                    "subscriptions": {"s": {"dispatch": {"messages": 50}}},
+                }
+            }
+        },
         {**TENANT, "roles": {"app": publish(500)}},
         {"tenants": {"*": publish(100), "acme": publish(600)}, "each_topic": publish(500)},
         {"tenants": {"*": publish(100), "acme": {"publish": {"bytes": "1MB"}}}, "each_topic": publish(500)},
