@@ -9,7 +9,7 @@ one holds.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -204,8 +204,8 @@ class _Set:
             level.word for level in LEVELS if any(policies.by_name(direction, record.word) for record in level.settings)
         }
         self._direction = direction
-        self._patterns: dict[Setting, list[tuple[PatternForm, str]]] = {}
-        """The patterns of each setting, and their forms."""
+        self._patterns: dict[Setting, dict[PatternForm, list[str]]] = {}
+        """The patterns of each setting, by their forms."""
         self._overlaps: dict[tuple[Setting, str, str], dict[str, float]] = {}
         """By a limit for many names, and the names that another one is for: the highest rate of patterns that hold."""
 
@@ -215,18 +215,25 @@ class _Set:
         if not setting.record.may_have_forms or (setting, name, own) in self._overlaps:
             return
         if setting not in self._patterns:
-            names = self.policies.by_name(self._direction, setting)
-            self._patterns[setting] = [(form_of(each), each) for each in list(names) if setting.record.is_pattern(each)]
-            yield from repeat(None, len(names) // _LOOKED_AT_ONCE)
-        found = dict.fromkeys(("messages", "bytes"), 0.0)
-        form = form_of(name)
-        for number, (other_form, other) in enumerate(self._patterns[setting], 1):
-            value = self.policies.get(self._direction, setting, other) if other_form > form else None
+            yield from self._looking_for_patterns(setting)
+        found, form = dict.fromkeys(("messages", "bytes"), 0.0), form_of(name)
+        narrower = [names for other, names in self._patterns[setting].items() if other > form]
+        for number, other in enumerate(chain.from_iterable(narrower), 1):
+            value = self.policies.get(self._direction, setting, other)
             if value is not None and value.limit and overlap(other, own):
                 _raise_to(found, _holds(value.limit))
             if number % _LOOKED_AT_ONCE == 0:
                 yield
         self._overlaps[setting, name, own] = found
+
+    def _looking_for_patterns(self, setting: Setting) -> Iterator[None]:
+        by_form: dict[PatternForm, list[str]] = {}
+        for number, name in enumerate(list(self.policies.by_name(self._direction, setting)), 1):
+            if setting.record.is_pattern(name):
+                by_form.setdefault(form_of(name), []).append(name)
+            if number % _LOOKED_AT_ONCE == 0:
+                yield
+        self._patterns[setting] = by_form
 
     def highest_for(self, outer: _Held, own: str) -> dict[str, float]:
         """Return the highest rates that hold in the place of a limit for some of the names of `own`."""

@@ -244,14 +244,26 @@ def test_each_step_looks_at_one_limit() -> None:
     assert {looking.number for _ in looking.looking()} == {*range(31)}
 
 
-def test_many_patterns_make_no_turn_long() -> None:
-    forms = [f"{'n' * length}*" for length in range(1, MOST_FORMS + 1)]
-    names = [f"{'n' * MOST_FORMS}{number}/a" for number in range(200)]
-    limits = {
-        "tenants": {form: publish(50) for form in forms},
-        "namespaces": {f"{form}/a*": {"publish_total": {"messages": 60}, **publish(70)} for form in forms},
-        "topics": {f"persistent://{name}/t": publish(500) for name in names},
-    }
+FORMS = [f"{'n' * length}*" for length in range(1, MOST_FORMS + 1)]
+NAMES = [f"{'n' * MOST_FORMS}{number}/a" for number in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("limits", "number"),
+    [
+        (
+            {
+                "tenants": {form: publish(50) for form in FORMS},
+                "namespaces": {f"{form}/a*": {"publish_total": {"messages": 60}, **publish(70)} for form in FORMS},
+                "topics": {f"persistent://{name}/t": publish(500) for name in NAMES},
+            },
+            200 + 2 * len(FORMS),
+        ),
+        ({"tenants": {name: publish(5) for name in ("*", *map(str, range(30_000)))}, "each_topic": publish(3)}, 0),
+    ],
+    ids=["many forms", "many names"],
+)
+def test_many_patterns_and_names_make_no_turn_long(limits: dict[str, Any], number: int) -> None:
     looking = UnreachableLimits(policies_of(Config.model_validate({"limits": limits}).limits))
     calls, longest = 0, 0
 
@@ -261,10 +273,17 @@ def test_many_patterns_make_no_turn_long() -> None:
 
     sys.setprofile(count)
     try:
-        for number, _ in enumerate(looking.looking(), 1):
-            if number % AT_ONCE[Work.REQUESTS] == 0:
+        for step, _ in enumerate(looking.looking(), 1):
+            if step % AT_ONCE[Work.REQUESTS] == 0:
                 longest, calls = max(longest, calls), 0
     finally:
         sys.setprofile(None)
-    assert looking.number == 200 + 2 * len(forms)
+    assert looking.number == number
     assert longest <= MOST_CALLS
+
+
+def test_patterns_of_one_form_are_not_held_against_each_other() -> None:
+    names = [f"tenant-{number}/*" for number in range(1_000)]
+    limits = {"namespaces": {name: {"publish_total": {"messages": 5}, **publish(4)} for name in names}}
+    looking = UnreachableLimits(policies_of(Config.model_validate({"limits": limits}).limits))
+    assert sum(1 for _ in looking.looking()) <= 10 * len(names)

@@ -1031,25 +1031,29 @@ async function openTakeBack() {
   const query = { ...limit.value.target, layer: limit.value.takesBack };
   const read = () => unlessAbsent(ask("GET", "/sluice/limits", query));
   const isGone = "It has changed meanwhile: nothing of this is set any more.";
-  const decisive = ({ own, beneath }) => JSON.stringify([own?.limit, own?.author, beneath]);
+  // What is set, and all values of the limit: which of them hold then, or stay, decides on what is shown.
+  const look = async () => {
+    const set = await read();
+    return set?.json.own ? { set, value: await valueOf(limit) } : null;
+  };
+  const decisive = ({ set: { json: { own, beneath } }, value }) => JSON.stringify([own.limit, own.author, beneath, value.values]);
+  const effect = ({ set, value }) => [...takenBackEffect({ ...limit, value }, query.layer, set.json, value.from)].filter(Boolean).join(" ");
   await attempt("limit", async () => {
-    let set = await read();
+    let shown = await look();
     if (limit !== state.limit) return;
-    if (!set?.json.own) { await readLimit(); return outcome("limit", isGone); }
-    const effect = async () => [...takenBackEffect(limit, query.layer, set.json, (await valueOf(limit)).from)].filter(Boolean).join(" ");
-    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, await effect(), "Take back", async () => {
-      const latest = await read();
-      if (!latest?.json.own) throw new Refused(0, isGone, 0);
-      const hasChanged = decisive(latest.json) !== decisive(set.json); // of a value beneath there is no tag to compare
-      set = latest;
-      if (hasChanged) {
-        setText(at("confirm-effect"), await effect());
+    if (!shown) { await readLimit(); return outcome("limit", isGone); }
+    confirmed(`Take back: ${limitName(limit)}, ${limit.direction}`, effect(shown), "Take back", async () => {
+      const latest = await look();
+      if (!latest) throw new Refused(0, isGone, 0);
+      if (decisive(latest) !== decisive(shown)) { // of a value beneath there is no tag to compare
+        shown = latest;
+        setText(at("confirm-effect"), effect(shown));
         throw new Refused(0, "It has changed meanwhile, and nothing was done. What is changed now is shown.", 0);
       }
-      const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": set.tag } });
+      const { json: taken } = await ask("DELETE", "/sluice/limits", query, { headers: { "If-Match": latest.set.tag } });
       const holds = taken.in_force;
       if (!holds) return "Taken back: no limit is set here any more.";
-      return `Taken back: ${wholeOf(holds.limit)}${isAt(holds, set.json.own) ? "" : `, from ${placeOf(holds)},`} holds again.`;
+      return `Taken back: ${wholeOf(holds.limit)}${isAt(holds, shown.set.json.own) ? "" : `, from ${placeOf(holds)},`} holds again.`;
     }, async () => {
       if (limit !== state.limit) return;
       outcome("limit", ""); // of a change before, which does not hold any more
