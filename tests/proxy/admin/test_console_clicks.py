@@ -787,6 +787,22 @@ async def test_take_back_names_a_tenants_own_wider_value(page: Page, live: LiveA
     )
 
 
+async def test_take_back_is_refused_where_the_wider_own_value_changed(page: Page, live: LiveAdmin) -> None:
+    wide = SHOP.replace("=namespace", "=topic_of_namespace")
+    await set_limit(live, ACME, '{"messages": "7/h"}', wide)
+    await set_limit(live, ACME, '{"messages": "3/h"}', SHOP.replace("=namespace", "=topic") + "/orders")
+    await sign_in(page, ACME)
+    await open_limit(page, "persistent://acme/shop/orders", "topic")
+    await page.click("#take-back")
+    await page.until("document.getElementById('confirm').open")
+    assert "to messages 7/h, mode enforce, from topic of namespace" in await text(page, "#confirm-effect")
+    await set_limit(live, ACME, '{"messages": "9/h"}', wide)
+    await page.click("#confirm-apply")
+    await page.until("document.querySelector('#confirm .outcome').innerText.startsWith('It has changed meanwhile')")
+    assert "to messages 9/h, mode enforce, from topic of namespace" in await text(page, "#confirm-effect")
+    assert [key for key in live.state().kept if "orders" in str(key)]
+
+
 async def test_tenant_takes_back_a_value_that_is_hidden(page: Page, live: LiveAdmin) -> None:
     await set_limit(live, ACME, '{"messages": "4/h"}')
     await set_limit(live, OPS, '{"messages": "2/h"}')
