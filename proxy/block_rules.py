@@ -249,15 +249,24 @@ class Rules:
         rule = self._networks.find(host) if self._networks else None
         return rule or (self._rules.get(Key(Kind.ROLE, role)) if role else None)
 
+    def of_stream(self, name: StreamName, topic: TopicName | None = None) -> Rule | None:
+        """Return the rule that blocks a producer or consumer; its topic is read from the name if it is not given."""
+        if not self._rules:
+            return None
+        topic = topic or parse_topic(name.topic)
+        if name.direction == "publish":
+            return self.of_producer(topic, name.producer_name)
+        return self.of_consumer(topic, name.subscription, name.consumer_name)
+
     def of_producer(self, topic: TopicName, name: str) -> Rule | None:
         """Return the rule that blocks a producer; its name is empty while the broker has not chosen one."""
-        return self._of_stream(topic, ((Kind.PRODUCER, name),))
+        return self._of_names(topic, ((Kind.PRODUCER, name),))
 
     def of_consumer(self, topic: TopicName, subscription: str, name: str) -> Rule | None:
         """Return the rule that blocks a consumer."""
-        return self._of_stream(topic, ((Kind.SUBSCRIPTION, subscription), (Kind.CONSUMER, name)))
+        return self._of_names(topic, ((Kind.SUBSCRIPTION, subscription), (Kind.CONSUMER, name)))
 
-    def _of_stream(self, topic: TopicName, names: tuple[tuple[Kind, str], ...]) -> Rule | None:
+    def _of_names(self, topic: TopicName, names: tuple[tuple[Kind, str], ...]) -> Rule | None:
         if not self._rules or topic.is_system:
             return None
         keys = [Key(Kind.TOPIC, topic.full), Key(Kind.TOPIC, topic.partitioned)]

@@ -19,6 +19,7 @@ from protocol.topic_name import parse_topic
 from proxy.block_rules import Key, Rule, Rules, read_network
 from proxy.blocking.blocklist import Blockable
 from proxy.observe.connection import Connection
+from proxy.slices import noting_failure
 
 _LOOKED_AT = 20
 """Sessions that are looked at in one unit of work."""
@@ -126,12 +127,7 @@ class DryBlock:
 
     def means_stream(self, name: StreamName) -> bool:
         """Return whether the block would end this producer or consumer."""
-        if not self._rules.may_mean(name):
-            return False
-        topic = parse_topic(name.topic)
-        if name.direction == "publish":
-            return self._rules.of_producer(topic, name.producer_name) is not None
-        return self._rules.of_consumer(topic, name.subscription, name.consumer_name) is not None
+        return self._rules.may_mean(name) and self._rules.of_stream(name) is not None
 
 
 def read_kick(words: Mapping[str, str], tenants: frozenset[str] | None = None, *, is_dry: bool = False) -> Kick:
@@ -199,14 +195,11 @@ def kicking(sessions: Collection[Kickable], kick: KickChoice, effect: KickEffect
 
     What fails in one session fails here when all others are done.
     """
-    failure: Exception | None = None
+    failures = list[Exception]()
     for number, session in enumerate(list(sessions), 1):
         before = effect.connections
-        try:
-            yield from session.kick(kick, effect)
-        except Exception as error:  # noqa: BLE001 - a defect that one session shows spares no other
-            failure = failure or error
+        yield from noting_failure(session.kick(kick, effect), failures)
         if effect.connections != before or number % _LOOKED_AT == 0:
             yield
-    if failure is not None:
-        raise failure
+    if failures:
+        raise failures[0]

@@ -503,6 +503,17 @@ def letting_go(*forgotten: dict[Any, Any]) -> Iterator[None]:
             yield
 
 
+def noting_failure(units: Iterator[None], failures: list[Exception]) -> Iterator[None]:
+    """Yield the units for one of many sessions; add what they raise to `failures`, if it is the first of all.
+
+    So a defect that one session shows spares no other.
+    """
+    try:
+        yield from units
+    except Exception as error:  # noqa: BLE001
+        failures += [error] * (not failures)
+
+
 def _until(is_over: Callable[[], bool], units: Iterator[object]) -> Iterator[object]:
     """Yield the units, but no more when the caller has gone."""
     for unit in units:

@@ -21,7 +21,7 @@ import structlog
 from proxy.block_rules import Key, Rule, Rules, TooManyRulesError, in_order_of_keys
 from proxy.counters import Counters
 from proxy.observe.connection import Connection
-from proxy.slices import letting_go
+from proxy.slices import letting_go, noting_failure
 
 MOST_ENDS_LOGGED = 100
 """Most lines of the operator's log about what one look at the sessions ended; the lines about the rules count all."""
@@ -414,17 +414,14 @@ class Blocklist:
 
     def _looking(self, look: LookAtSessions, sessions: list[Blockable]) -> Iterator[None]:
         """Show the rules to all sessions, and report them; what fails in one session fails here when all is done."""
-        failure: Exception | None = None
+        failures = list[Exception]()
         for session in sessions:
-            try:
-                yield from session.rules_added(look)
-            except Exception as error:  # noqa: BLE001 - a defect that one session shows spares no other from a block
-                failure = failure or error
+            yield from noting_failure(session.rules_added(look), failures)
             if look.is_unit_over():
                 yield
         yield from self._reporting(look)
-        if failure is not None:
-            raise failure
+        if failures:
+            raise failures[0]
 
     def _reporting(self, look: LookAtSessions) -> Iterator[None]:
         """Log the rules of a look, and what each ended, some in each step; then free them."""

@@ -18,7 +18,7 @@ from protocol.pulsar_pb2 import (
     ProducerFenced,
     ServerError,
 )
-from protocol.topic_name import TopicName, parse_topic
+from protocol.topic_name import TopicName
 from proxy.block_rules import Rule
 from proxy.blocking.blocklist import Blocklist, LookAtSessions
 from proxy.brokers.dialing import through_proxy
@@ -56,7 +56,7 @@ class SessionBlocks:
             RefusedError: With `error`, if a rule is against it.
         """
         if name.direction == "dispatch" or not has_schema:  # else one question with that about the schema
-            self._refuse(self._of_stream(name, topic), topic, error)
+            self._refuse(self._blocklist.rules.of_stream(name, topic), topic, error)
         if has_schema:
             self.check_schema(topic, name.producer_name, error)
 
@@ -75,7 +75,7 @@ class SessionBlocks:
 
         Such a stream is ended; the caller gives its client an error in place of the broker's answer.
         """
-        rule = self._of_stream(stream.name) if stream.is_open else None
+        rule = self._blocklist.rules.of_stream(stream.name) if stream.is_open else None
         if rule is not None:
             self._note_end(stream, rule)
             self._streams.expel(stream)
@@ -88,7 +88,7 @@ class SessionBlocks:
         """
         for stream in self._streams.present():
             may_be_meant = self._is_accepted(stream) and self._blocklist.rules.may_mean(stream.name)
-            rule = self._of_stream(stream.name) if may_be_meant else None
+            rule = self._blocklist.rules.of_stream(stream.name) if may_be_meant else None
             if rule is not None:
                 self._note_end(stream, rule)
                 self._expel(stream)
@@ -130,15 +130,6 @@ class SessionBlocks:
             self._blocklist.refused(rule)
             self._streams.refusals.note(self._streams.connection, "blocked", topic.full, str(rule))
             raise RefusedError(error, str(rule))
-
-    def _of_stream(self, name: StreamName, topic: TopicName | None = None) -> Rule | None:
-        rules = self._blocklist.rules
-        if not rules:
-            return None
-        topic = topic or parse_topic(name.topic)
-        if name.direction == "publish":
-            return rules.of_producer(topic, name.producer_name)
-        return rules.of_consumer(topic, name.subscription, name.consumer_name)
 
     def _note_end(self, stream: Stream, rule: Rule) -> None:
         name = stream.name

@@ -674,7 +674,7 @@ class Streams:
         hold entries are closed first: until then they take tokens for their entries.
         """
         self._reopening = None
-        streams = [*self._to_broker.streams.values(), *self._to_client.streams.values()]
+        streams = self.present()
         if len(streams) >= _MANY:
             self._engine.shared.heap.freeing()
         waiting, others = deque[Stream](), deque[Stream]()

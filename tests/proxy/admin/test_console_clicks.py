@@ -6,6 +6,7 @@ import json
 import re
 import struct
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -304,9 +305,7 @@ async def open_limit(page: Page, name: str, level: str = "tenant") -> None:
 
 
 async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, tmp_path: Path) -> None:
-    async with browser.browser(tmp_path / "profile") as page:
-        await page.look_as(1280, 900)
-        await opened(page, wide.address)
+    async with desktop(wide, tmp_path) as page:
         for changed in CHANGED:
             await open_limit(page, changed.name)
             assert (await text(page, "#effect")).startswith(
@@ -330,9 +329,7 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
 
 
 async def test_limits_have_the_pattern_and_plan_that_they_are_from(wide: LiveAdmin, tmp_path: Path) -> None:
-    async with browser.browser(tmp_path / "profile") as page:
-        await page.look_as(1280, 900)
-        await opened(page, wide.address)
+    async with desktop(wide, tmp_path) as page:
         await page.until(f"document.querySelectorAll('#limits tbody tr').length === {len(CHANGED)}")
         shown = await text(page, "#limits")
         assert "publish, enforce, from tenant gold-*, plan gold (file)" in shown
@@ -444,9 +441,7 @@ async def test_tenant_is_offered_its_own_limits_alone(page: Page) -> None:
 async def test_take_back_shows_the_pattern_that_holds_then(wide: LiveAdmin, tmp_path: Path) -> None:
     path = "/sluice/limits?direction=publish&setting=tenant&name=gold-1"
     await set_limit(wide, "", '{"messages": "7/s"}', path)
-    async with browser.browser(tmp_path / "profile") as page:
-        await page.look_as(1280, 900)
-        await opened(page, wide.address)
+    async with desktop(wide, tmp_path) as page:
         await open_limit(page, "gold-1")
         await page.click("#take-back")
         await page.until("document.getElementById('confirm').open")
@@ -467,9 +462,7 @@ async def test_change_of_more_than_the_limit_shown_is_said(wide: LiveAdmin, tmp_
         hold(wide.admin, "persistent://acme/a/__change_events", 94)
 
     wide.run(fill())
-    async with browser.browser(tmp_path / "profile") as page:
-        await page.look_as(1280, 900)
-        await opened(page, wide.address)
+    async with desktop(wide, tmp_path) as page:
         for level, its, target, streams in (
             ("producer", "app@persistent://acme/a/t", "producer app on each topic, of any tenant.", 2),
             ("topic", "persistent://acme/a/t-partition-3", "topic acme/a/t, each of its partitions.", 1),
@@ -683,9 +676,7 @@ async def test_change_between_value_and_tag_is_not_overwritten(page: Page, live:
 
 
 async def test_change_of_the_pattern_is_not_overwritten(wide: LiveAdmin, tmp_path: Path) -> None:
-    async with browser.browser(tmp_path / "profile") as page:
-        await page.look_as(1280, 900)
-        await opened(page, wide.address)
+    async with desktop(wide, tmp_path) as page:
         await open_limit(page, "slow-1")
         path = "/sluice/limits?direction=publish&setting=tenant&name=slow-*"
         await set_limit(wide, "", '{"messages": "10/s"}', path)
@@ -712,9 +703,7 @@ async def test_take_back_of_what_has_changed_meanwhile_is_refused(page: Page, li
 async def test_take_back_is_refused_where_the_value_beneath_changed(wide: LiveAdmin, tmp_path: Path) -> None:
     path, pattern = (f"/sluice/limits?direction=publish&setting=tenant&name=slow-{its}" for its in ("1", "*"))
     await set_limit(wide, "", '{"messages": "7/s"}', path)
-    async with browser.browser(tmp_path / "profile") as page:
-        await page.look_as(1280, 900)
-        await opened(page, wide.address)
+    async with desktop(wide, tmp_path) as page:
         await open_limit(page, "slow-1")
         await page.click("#raise")
         await page.click("#apply")
@@ -739,9 +728,7 @@ async def test_take_back_is_refused_where_the_value_beneath_changed(wide: LiveAd
 
 async def test_take_back_of_null_says_what_holds_already(wide: LiveAdmin, tmp_path: Path) -> None:
     await set_limit(wide, "", "null", "/sluice/limits?direction=publish&setting=tenant&name=slow-1")
-    async with browser.browser(tmp_path / "profile") as page:
-        await page.look_as(1280, 900)
-        await opened(page, wide.address)
+    async with desktop(wide, tmp_path) as page:
         await open_limit(page, "slow-1")
         assert (await take_back(page)).startswith(
             "From messages 1/s, mode enforce: what is set here, set by anonymous, limits nothing, and counts as not "
@@ -1172,6 +1159,15 @@ async def test_page_and_dialogs_are_accessible(page: Page, scheme: str) -> None:
         await page.until(f"document.getElementById('{dialog}').open")
         assert await page.violations() == []
         await page.press("Escape")
+
+
+@asynccontextmanager
+async def desktop(live: LiveAdmin, tmp_path: Path) -> AsyncIterator[Page]:
+    """The console of a proxy without tokens, in a large window."""
+    async with browser.browser(tmp_path / "profile") as page:
+        await page.look_as(1280, 900)
+        await opened(page, live.address)
+        yield page
 
 
 async def opened(page: Page, address: str) -> None:
