@@ -31,6 +31,7 @@ from limiter.names import EACH, PatternForm, form_of, overlap
 from limiter.policies import Policies, Value
 from limiter.token_bucket import DIRECTIONS, Direction, Limit
 from protocol.topic_name import TopicName, parse_topic
+from proxy.policies.explain import limiting
 
 MOST_LISTED = 20
 """Limits that are named; the others are counted."""
@@ -268,11 +269,7 @@ def _written(policies: Policies, level: Level, direction: Direction) -> Iterator
 
 def _holding(policies: Policies, level: Level, direction: Direction, identity: StreamIdentity) -> Iterator[_Held]:
     """Yield the limits of a level that are for a stream, the one that holds first."""
-    for setting, naming, _ in level.lookups if level.exists(identity) else ():
-        for name in policies.names_for(direction, setting, naming(identity)):
-            value = policies.get(direction, setting, name)
-            if value is not None and value.limit:
-                yield _Held(setting, name, value)
+    return (_Held(setting, name, value) for (_, setting, name), value in limiting(policies, direction, level, identity))
 
 
 def _topic(record: SettingRecord, name: str) -> TopicName:

@@ -106,10 +106,8 @@ def holders_at(
     """
     policies = state.layers.policies
     identity = StreamIdentity(topic, client, policies.group_of(topic))
-    if not level.exists(identity):
-        return []
-    operators = _narrowest(policies, direction, level, identity)
-    own = None if policies.tenants is None else _narrowest(policies.tenants, direction, level, identity)
+    operators = next(limiting(policies, direction, level, identity), None)
+    own = None if policies.tenants is None else next(limiting(policies.tenants, direction, level, identity), None)
     if operators and own:
         together = stricter(operators[1].limit, own[1].limit)
         if together in {operators[1].limit, own[1].limit}:
@@ -117,16 +115,18 @@ def holders_at(
     return [each for each in (operators, own) if each]
 
 
-def _narrowest(
+def limiting(
     policies: Policies, direction: Direction, level: Level, identity: StreamIdentity
-) -> tuple[PolicyTarget, Value] | None:
-    """Return the narrowest value of a level that limits a stream, and its target; None without one."""
-    for setting, naming, _ in level.lookups:
+) -> Iterator[tuple[PolicyTarget, Value]]:
+    """Yield the values of a level that are for a stream and limit something, with their targets, the narrowest first.
+
+    The first one holds.
+    """
+    for setting, naming, _ in level.lookups if level.exists(identity) else ():
         for name in policies.names_for(direction, setting, naming(identity)):
             value = policies.get(direction, setting, name)
             if value is not None and value.limit:
-                return (direction, setting, name), value
-    return None
+                yield (direction, setting, name), value
 
 
 def explain_subscribes(state: PolicyState, topic: Topic) -> LevelLines:
