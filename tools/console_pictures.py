@@ -18,7 +18,7 @@ from adminrest.client import AdminClient
 from demo.processes import Processes, sluice, start_standin
 from demo.stage import HERE, READY_S
 from loadgen.real.process import free_port
-from tests.proxy.admin.browser import browser
+from tests.proxy.admin.browser import Chromium, chromium
 
 IMAGES = Path(__file__).resolve().parents[1] / "docs/images"
 DESKTOP, PHONE = (1120, 960), (360, 740)
@@ -32,15 +32,15 @@ LIMIT = "console-limit.png"
 _LOAD_S = 200.0
 
 
-async def take(admin: str, folder: Path, profile: Path) -> None:
+async def take(admin: str, folder: Path, browser: Chromium) -> None:
     """Take the pictures.
 
     Args:
         admin: `host:port` of the admin address of a proxy with held streams.
         folder: Gets the pictures, under the names of `SHOTS` and `LIMIT`.
-        profile: An empty folder for the browser.
+        browser: Shows the page.
     """
-    async with browser(profile) as page:
+    async with browser.page() as page:
         await page.look_as(*DESKTOP)
         await page.open(f"http://{admin}/console")
         await page.until("state.looks > 2 && document.querySelectorAll('#streams tbody tr').length > 0")
@@ -83,7 +83,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         admin = arguments.of or stack.enter_context(demo_under_load(Path(folder), arguments.seconds))
-        asyncio.run(take(admin, arguments.out, Path(folder) / "profile"))
+        browser = stack.enter_context(chromium(Path(folder) / "profile"))
+        asyncio.run(take(admin, arguments.out, browser))
 
 
 if __name__ == "__main__":

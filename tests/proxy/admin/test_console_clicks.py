@@ -27,7 +27,7 @@ from proxy.config.model import Config
 from proxy.observe.connection import Connection
 from tests.loadgen.standin.conftest import running_broker
 from tests.proxy.admin import browser
-from tests.proxy.admin.browser import Page
+from tests.proxy.admin.browser import Chromium, Page
 from tests.proxy.admin.test_kick_rest import Client
 from tests.proxy.admin_client import Admin
 from tests.proxy.live_admin import UNHURRIED, LiveAdmin
@@ -70,6 +70,12 @@ def hold(admin: Admin, topic: str, number: int, producer_name: str = "p", role: 
     return stream
 
 
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with browser.chromium(tmp_path_factory.mktemp("chromium")) as started:
+        yield started
+
+
 @pytest.fixture
 def live(tmp_path: Path) -> Iterator[LiveAdmin]:
     tokens = tmp_path / "tokens.yaml"
@@ -88,9 +94,9 @@ def live(tmp_path: Path) -> Iterator[LiveAdmin]:
 
 
 @pytest.fixture
-async def page(live: LiveAdmin, tmp_path: Path) -> AsyncIterator[Page]:
+async def page(live: LiveAdmin, chromium: Chromium) -> AsyncIterator[Page]:
     """The console before a token; at the end no script has failed, and nothing was asked of another host."""
-    async with browser.browser(tmp_path / "profile") as opened:
+    async with chromium.page() as opened:
         await opened.look_as(1280, 900)
         await opened.open(f"{live.url}/console")
         yield opened
@@ -304,8 +310,8 @@ async def open_limit(page: Page, name: str, level: str = "tenant") -> None:
     await page.until("document.getElementById('effect').innerText.includes('within it')")
 
 
-async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, tmp_path: Path) -> None:
-    async with desktop(wide, tmp_path) as page:
+async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, chromium: Chromium) -> None:
+    async with desktop(wide, chromium) as page:
         for changed in CHANGED:
             await open_limit(page, changed.name)
             assert (await text(page, "#effect")).startswith(
@@ -328,8 +334,8 @@ async def test_change_begins_with_the_whole_value_of_a_pattern(wide: LiveAdmin, 
             await page.until("!state.limit")
 
 
-async def test_limits_have_the_pattern_and_plan_that_they_are_from(wide: LiveAdmin, tmp_path: Path) -> None:
-    async with desktop(wide, tmp_path) as page:
+async def test_limits_have_the_pattern_and_plan_that_they_are_from(wide: LiveAdmin, chromium: Chromium) -> None:
+    async with desktop(wide, chromium) as page:
         await page.until(f"document.querySelectorAll('#limits tbody tr').length === {len(CHANGED)}")
         shown = await text(page, "#limits")
         assert "publish, enforce, from tenant gold-*, plan gold (file)" in shown
@@ -345,11 +351,11 @@ async def search(page: Page, words: str, rows: int) -> None:
     )
 
 
-async def test_limit_without_streams_is_found_and_changed(wide: LiveAdmin, tmp_path: Path) -> None:
+async def test_limit_without_streams_is_found_and_changed(wide: LiveAdmin, chromium: Chromium) -> None:
     def set_here(name: str) -> bool:
         return any(key.name == name for key in wide.state().kept)
 
-    async with browser.browser(tmp_path / "profile") as page:
+    async with chromium.page() as page:
         await page.look_as(360, 740)
         await opened(page, wide.address)
         await search(page, "gold-77", 2)
@@ -438,10 +444,10 @@ async def test_tenant_is_offered_its_own_limits_alone(page: Page) -> None:
     assert await page.value("document.querySelectorAll('#named tr:has(td)').length") == 0
 
 
-async def test_take_back_shows_the_pattern_that_holds_then(wide: LiveAdmin, tmp_path: Path) -> None:
+async def test_take_back_shows_the_pattern_that_holds_then(wide: LiveAdmin, chromium: Chromium) -> None:
     path = "/sluice/limits?direction=publish&setting=tenant&name=gold-1"
     await set_limit(wide, "", '{"messages": "7/s"}', path)
-    async with desktop(wide, tmp_path) as page:
+    async with desktop(wide, chromium) as page:
         await open_limit(page, "gold-1")
         await page.click("#take-back")
         await page.until("document.getElementById('confirm').open")
@@ -454,7 +460,7 @@ async def test_take_back_shows_the_pattern_that_holds_then(wide: LiveAdmin, tmp_
         )
 
 
-async def test_change_of_more_than_the_limit_shown_is_said(wide: LiveAdmin, tmp_path: Path) -> None:
+async def test_change_of_more_than_the_limit_shown_is_said(wide: LiveAdmin, chromium: Chromium) -> None:
     async def fill() -> None:
         hold(wide.admin, "persistent://acme/a/t-partition-3", 91, "app")
         hold(wide.admin, "persistent://acme/a/t-partition-4", 92, "app")
@@ -462,7 +468,7 @@ async def test_change_of_more_than_the_limit_shown_is_said(wide: LiveAdmin, tmp_
         hold(wide.admin, "persistent://acme/a/__change_events", 94)
 
     wide.run(fill())
-    async with desktop(wide, tmp_path) as page:
+    async with desktop(wide, chromium) as page:
         for level, its, target, streams in (
             ("producer", "app@persistent://acme/a/t", "producer app on each topic, of any tenant.", 2),
             ("topic", "persistent://acme/a/t-partition-3", "topic acme/a/t, each of its partitions.", 1),
@@ -675,8 +681,8 @@ async def test_change_between_value_and_tag_is_not_overwritten(page: Page, live:
     assert messages_of(live, "acme/shop") == "6 enforce"
 
 
-async def test_change_of_the_pattern_is_not_overwritten(wide: LiveAdmin, tmp_path: Path) -> None:
-    async with desktop(wide, tmp_path) as page:
+async def test_change_of_the_pattern_is_not_overwritten(wide: LiveAdmin, chromium: Chromium) -> None:
+    async with desktop(wide, chromium) as page:
         await open_limit(page, "slow-1")
         path = "/sluice/limits?direction=publish&setting=tenant&name=slow-*"
         await set_limit(wide, "", '{"messages": "10/s"}', path)
@@ -700,10 +706,10 @@ async def test_take_back_of_what_has_changed_meanwhile_is_refused(page: Page, li
     await asyncio.to_thread(live.ask, "DELETE", path, None, **headers)
 
 
-async def test_take_back_is_refused_where_the_value_beneath_changed(wide: LiveAdmin, tmp_path: Path) -> None:
+async def test_take_back_is_refused_where_the_value_beneath_changed(wide: LiveAdmin, chromium: Chromium) -> None:
     path, pattern = (f"/sluice/limits?direction=publish&setting=tenant&name=slow-{its}" for its in ("1", "*"))
     await set_limit(wide, "", '{"messages": "7/s"}', path)
-    async with desktop(wide, tmp_path) as page:
+    async with desktop(wide, chromium) as page:
         await open_limit(page, "slow-1")
         await page.click("#raise")
         await page.click("#apply")
@@ -726,9 +732,9 @@ async def test_take_back_is_refused_where_the_value_beneath_changed(wide: LiveAd
         await page.until("document.getElementById('effect').innerText.startsWith('No change yet: messages 31/s,')")
 
 
-async def test_take_back_of_null_says_what_holds_already(wide: LiveAdmin, tmp_path: Path) -> None:
+async def test_take_back_of_null_says_what_holds_already(wide: LiveAdmin, chromium: Chromium) -> None:
     await set_limit(wide, "", "null", "/sluice/limits?direction=publish&setting=tenant&name=slow-1")
-    async with desktop(wide, tmp_path) as page:
+    async with desktop(wide, chromium) as page:
         await open_limit(page, "slow-1")
         assert (await take_back(page)).startswith(
             "From messages 1/s, mode enforce: what is set here, set by anonymous, limits nothing, and counts as not "
@@ -1121,8 +1127,8 @@ async def test_keyboard_opens_a_limit_and_leaves_it_at_any_time(page: Page) -> N
     assert await page.value("document.activeElement.closest('table')?.id") == "limits"
 
 
-async def test_use_of_a_limit_is_in_one_line(wide: LiveAdmin, tmp_path: Path) -> None:
-    async with browser.browser(tmp_path / "profile") as page:
+async def test_use_of_a_limit_is_in_one_line(wide: LiveAdmin, chromium: Chromium) -> None:
+    async with chromium.page() as page:
         for width in (800, 1280):
             await page.look_as(width, 900)
             await opened(page, wide.address)
@@ -1162,9 +1168,9 @@ async def test_page_and_dialogs_are_accessible(page: Page, scheme: str) -> None:
 
 
 @asynccontextmanager
-async def desktop(live: LiveAdmin, tmp_path: Path) -> AsyncIterator[Page]:
+async def desktop(live: LiveAdmin, chromium: Chromium) -> AsyncIterator[Page]:
     """The console of a proxy without tokens, in a large window."""
-    async with browser.browser(tmp_path / "profile") as page:
+    async with chromium.page() as page:
         await page.look_as(1280, 900)
         await opened(page, live.address)
         yield page
@@ -1176,9 +1182,9 @@ async def opened(page: Page, address: str) -> None:
     await page.until("!document.getElementById('overview').hidden")
 
 
-async def test_drain_shows_its_effect_before(tmp_path: Path) -> None:
+async def test_drain_shows_its_effect_before(chromium: Chromium) -> None:
     config = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": {"delay": 60, "timeout": 120}}
-    async with broker_on_loopback() as broker, browser.browser(tmp_path / "profile") as page:
+    async with broker_on_loopback() as broker, chromium.page() as page:
         proxy = Proxy(ConfigSource(None, lambda: Config.model_validate({"broker": f"pulsar://{broker}", **config})))
         listen, admin = await proxy.start()
         client = await connect_to(listen)
@@ -1251,9 +1257,9 @@ def proxy_of(name: str, broker: str, **settings: Any) -> Proxy:
     return Proxy(ConfigSource(None, partial(Config.model_validate, own | settings)))
 
 
-async def test_page_acts_at_the_process_that_it_shows(tmp_path: Path) -> None:
+async def test_page_acts_at_the_process_that_it_shows(chromium: Chromium) -> None:
     proxies = list[Proxy]()
-    async with broker_on_loopback() as broker, browser.browser(tmp_path / "profile") as page:
+    async with broker_on_loopback() as broker, chromium.page() as page:
         for name in ("sluice-0", "sluice-1", "sluice-1"):
             proxies.append(proxy_of(name, broker))
         admins = [(await proxy.start())[1] for proxy in proxies]
@@ -1324,7 +1330,7 @@ async def test_answer_of_another_program_is_not_taken(page: Page, live: LiveAdmi
     assert not live.state().in_force.blocks
 
 
-async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> None:
+async def test_member_changes_the_limit_of_the_whole_fleet(chromium: Chromium) -> None:
     proxies = list[Proxy]()
     with running_broker() as (_, broker):
         for name in ("sluice-0", "sluice-1"):
@@ -1335,7 +1341,7 @@ async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> No
             client.send(connect(), producer(topic="persistent://gold-00/a/x"))
             await client.hear()
             await client.hear()
-        async with browser.browser(tmp_path / "profile") as page:
+        async with chromium.page() as page:
             await page.look_as(1280, 900)
             await opened(page, addresses[0][1])
             await page.until("(state.limits?.limiters[0]?.in_force.share_messages ?? 1) < 0.9 && others().length === 1")
@@ -1364,7 +1370,7 @@ async def test_member_changes_the_limit_of_the_whole_fleet(tmp_path: Path) -> No
             await proxy.stop()
 
 
-async def test_change_in_this_member_alone_is_said(tmp_path: Path) -> None:
+async def test_change_in_this_member_alone_is_said(tmp_path: Path, chromium: Chromium) -> None:
     tokens = tmp_path / "tokens.yaml"
     tokens.touch(mode=0o600)
     tokens.write_text(yaml.safe_dump(TOKENS))
@@ -1380,7 +1386,7 @@ async def test_change_in_this_member_alone_is_said(tmp_path: Path) -> None:
         client.send(connect(), producer(topic="persistent://acme/a/x"))
         await client.hear()
         await client.hear()
-        async with browser.browser(tmp_path / "profile") as page:
+        async with chromium.page() as page:
             await page.look_as(1280, 900)
             await page.open(f"http://{admin}/console")
             for token, level, its in ((OPS, "address", "127.0.0.1"), (ACME, "tenant", "acme")):
@@ -1396,13 +1402,13 @@ async def test_change_in_this_member_alone_is_said(tmp_path: Path) -> None:
         await proxy.stop()
 
 
-async def test_page_of_each_member_lists_the_fleet(tmp_path: Path) -> None:
+async def test_page_of_each_member_lists_the_fleet(chromium: Chromium) -> None:
     proxies = list[Proxy]()
     with running_broker() as (_, broker):
         for name in ("sluice-0", "sluice-1"):
             proxies.append(proxy_of(name, broker, fleet=FLEET))
         admins = [(await proxy.start())[1] for proxy in proxies]
-        async with browser.browser(tmp_path / "profile") as page:
+        async with chromium.page() as page:
             await page.look_as(1280, 900)
             for admin in admins:
                 await opened(page, admin)
@@ -1414,7 +1420,7 @@ async def test_page_of_each_member_lists_the_fleet(tmp_path: Path) -> None:
             await proxy.stop()
 
 
-async def test_pictures_of_the_page_are_taken(tmp_path: Path) -> None:
+async def test_pictures_of_the_page_are_taken(tmp_path: Path, chromium: Chromium) -> None:
     limits = {"namespaces": {"acme/shop": {"publish_total": {"messages": "5/h", "burst_messages": 1}}}}
     made = LiveAdmin(tmp_path / "policies.db", limits=limits, admin_access=UNHURRIED)
 
@@ -1428,7 +1434,7 @@ async def test_pictures_of_the_page_are_taken(tmp_path: Path) -> None:
         made.admin.history._clock = made.admin.engine.clock
 
     made.run(fill())
-    await console_pictures.take(made.address, tmp_path, tmp_path / "profile")
+    await console_pictures.take(made.address, tmp_path, chromium)
     made.close()
     pictures = {each.name: each.read_bytes() for each in tmp_path.glob("*.png")}  # noqa: ASYNC240 - few, and small
     sizes = {name: struct.unpack(">II", picture[16:24]) for name, picture in pictures.items()}
