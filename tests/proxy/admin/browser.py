@@ -42,26 +42,37 @@ _UNTIL = """new Promise((done, fail) => {{
 _KEYS = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, ""), " ": (32, " ")}
 
 
-class Target:
-    """What has methods of the protocol: the browser itself, or a page."""
+class Page:
+    """The one page of a browser.
+
+    Attributes:
+        problems: Errors of scripts, failed resources and breaches of the content security policy.
+        requested: The URLs that the page has asked for.
+    """
 
     def __init__(self, socket: ClientWebSocketResponse) -> None:
         self._socket = socket
         self._calls = 0
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self.problems: list[str] = []
+        self.requested: list[str] = []
 
     async def read(self) -> None:
         """Take what the browser sends, until it ends."""
         async for message in self._socket:
             assert message.type is WSMsgType.TEXT
-            event = json.loads(message.data)
-            if "id" in event:
-                self._answers.pop(event["id"]).set_result(event)
-            else:
-                self._take(event)
+            self._take(json.loads(message.data))
 
     def _take(self, event: dict[str, Any]) -> None:
-        """Take an event."""
+        if "id" in event:
+            self._answers.pop(event["id"]).set_result(event)
+        elif event["method"] == "Runtime.exceptionThrown":
+            self.problems.append(str(event["params"]["exceptionDetails"]))
+        elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
+            entry = event["params"]["entry"]
+            self.problems.append(f"{entry['text']} {entry.get('url', '')}")
+        elif event["method"] == "Network.requestWillBeSent":
+            self.requested.append(event["params"]["request"]["url"])
 
     async def call(self, method: str, **values: Any) -> dict[str, Any]:
         """Call a method of the protocol."""
@@ -73,29 +84,6 @@ class Target:
         assert "error" not in got, (method, got)
         result: dict[str, Any] = got["result"]
         return result
-
-
-class Page(Target):
-    """A page.
-
-    Attributes:
-        problems: Errors of scripts, failed resources and breaches of the content security policy.
-        requested: The URLs that the page has asked for.
-    """
-
-    def __init__(self, socket: ClientWebSocketResponse) -> None:
-        super().__init__(socket)
-        self.problems: list[str] = []
-        self.requested: list[str] = []
-
-    def _take(self, event: dict[str, Any]) -> None:
-        if event["method"] == "Runtime.exceptionThrown":
-            self.problems.append(str(event["params"]["exceptionDetails"]))
-        elif event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
-            entry = event["params"]["entry"]
-            self.problems.append(f"{entry['text']} {entry.get('url', '')}")
-        elif event["method"] == "Network.requestWillBeSent":
-            self.requested.append(event["params"]["request"]["url"])
 
     async def value(self, script: str) -> Any:
         """The value of an expression in the page."""
@@ -161,35 +149,31 @@ class Page(Target):
 
 
 class Chromium:
-    """A browser that runs; each of its pages has a profile of its own.
+    """A browser that runs, with one page, which tests use one after the other.
+
+    A page for each test would be a process for each. Their consoles have ports of their own, and so storage, cookies
+    and cache.
 
     Args:
         address: `host:port` of its DevTools.
-        path: Of the browser's own target there.
     """
 
-    def __init__(self, address: str, path: str) -> None:
+    def __init__(self, address: str) -> None:
         self._address = address
-        self._path = path
 
     @asynccontextmanager
     async def page(self) -> AsyncIterator[Page]:
-        """A page without cookies, storage and cache of others; it is closed at the end."""
-        async with (
-            ClientSession(f"http://{self._address}") as session,
-            TaskGroup() as tasks,
-            session.ws_connect(self._path) as of_browser,
-        ):
-            whole = Target(of_browser)
-            reading = tasks.create_task(whole.read())
-            profile = await whole.call("Target.createBrowserContext", disposeOnDetach=True)
-            made = await whole.call("Target.createTarget", url="about:blank", **profile)
-            async with session.ws_connect(f"/devtools/page/{made['targetId']}", max_msg_size=0) as of_page:
-                page = Page(of_page)
-                reading_page = tasks.create_task(page.read())
+        """The page; it is empty again at the end."""
+        async with ClientSession(f"http://{self._address}") as session, TaskGroup() as tasks:
+            async with session.get("/json/list") as answer:
+                (target,) = [each for each in await answer.json() if each["type"] == "page"]
+            async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                page = Page(socket)
+                reading = tasks.create_task(page.read())
+                await page.call("Log.clear")  # else the entries of the test before are told again
                 yield page
-                reading_page.cancel()
-            reading.cancel()
+                await page.call("Page.navigate", url="about:blank")
+                reading.cancel()
 
 
 @contextmanager
@@ -201,7 +185,6 @@ def chromium(folder: Path) -> Iterator[Chromium]:
         try:
             port = folder / "DevToolsActivePort"
             wait_for(lambda: port.exists() and port.read_text().count("\n"))
-            number, path = port.read_text().split()
-            yield Chromium(f"127.0.0.1:{number}", path)
+            yield Chromium(f"127.0.0.1:{port.read_text().split()[0]}")
         finally:
             process.kill()
