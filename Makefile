@@ -8,7 +8,7 @@ WHAT    ?= --help
 BIN     := .venv/bin
 export PYTHON
 
-.PHONY: help env demo check test static quick unit format fuzz bench bench-short bench-limits bench-fleets \
+.PHONY: help env demo check test proofs static quick format fuzz bench bench-short bench-limits bench-fleets \
         bench-compliance proto references site helm manifests locks clean
 
 help: ## List what can be made
@@ -23,7 +23,10 @@ demo: env ## The whole job end to end in a minute or two (BROKER=real: a real Pu
 check: env ## Format, lint, types, imports, unit and conversation tests (two to three minutes)
 	@tools/tests static quick
 
-test: ## Everything that CI checks (twenty minutes on two cores)
+test: ## All tests but the slow ones, with real brokers, and what make check does (eleven minutes on two cores)
+	@tools/tests usual
+
+proofs: ## Everything that CI checks: the slow tests, too, and what is compiled, interpreted (twenty minutes)
 	@tools/tests all
 
 static: env ## Format, lint, types and imports
@@ -31,9 +34,6 @@ static: env ## Format, lint, types and imports
 
 quick: env ## Unit and conversation tests
 	@tools/tests quick
-
-unit: env ## What is compiled, interpreted; then all tests
-	@tools/tests interpreted whole
 
 format: env ## Format and mend what ruff can mend
 	$(BIN)/ruff format .

@@ -70,14 +70,21 @@ WHOLE_ONLY = (
     "proxy/test_killed_in_takeover.py", "proxy/test_limits_over_restarts.py",
     "proxy/test_new_level.py", "proxy/test_plans_served.py", "proxy/test_running.py", "proxy/test_runtime.py",
     "proxy/test_service_manager.py", "proxy/test_several_processes.py", "proxy/test_taken_over.py",
-    "proxy/test_next_version.py",
+    "proxy/test_next_version.py", "proxy/test_socket_activation.py", "proxy/cli/test_commands.py",
     "real", "sluice/test_cli.py",
     "test_left_out.py", "test_processes.py", "test_same_examples.py", "test_wheel.py",
     # thousands of examples, of models and of requests
     "compliance/judging/test_exactly.py", "proxy/admin/fuzz", "proxy/session/ids", "proxy/policies/test_applying.py",
     "proxy/policies/test_change_notifier.py", "proxy/policies/test_many_topics.py",
+    "compliance/judging/test_days.py", "compliance/judging/test_excerpts.py", "compliance/judging/test_steady.py",
+    "compliance/judging/test_unseen.py", "compliance/test_line_reader.py",
+    "fleet/test_fleet_machine.py", "fleet/test_large_fleet.py", "limiter/test_deliveries_machine.py",
+    "limiter/test_fairness.py", "limiter/test_idle_consumers.py", "limiter/test_scheduler_machine.py",
+    "proxy/blocking/test_many_rules.py", "proxy/fleet/test_bound.py", "proxy/fleet/test_limits_above.py",
+    "proxy/fleet/test_service.py", "proxy/fleet/test_slices.py", "proxy/policies/test_tenant_layer.py",
+    "proxy/test_collector.py", "proxy/test_takeover_interleavings.py",
 )  # fmt: skip
-"""What `make check` leaves to `make test` (`-m "not whole"`): under tests/."""
+"""What `make check` leaves to `make test` (`-m "not whole"`): under tests/. Slow tests are left to `make proofs`."""
 
 OF_EVERY_LINE = {"event", "level", "log_level", "timestamp", "process", "exc_info", "exception"}
 """Fields that the head of docs/log.md has."""

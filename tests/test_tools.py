@@ -58,9 +58,10 @@ def test_environment_is_made_once_and_built_on_source_changes(make, clone):
     assert make("env") == ["sluice"]
 
 
-def test_make_test_checks_and_then_runs_all_tests(make):
-    *_, last = calls = make("test")
-    assert sorted(calls) == ["lint-imports", "mypy", "pytest", "pytest", "ruff", "ruff", "sluice"]
+@pytest.mark.parametrize(("target", "runs"), [("test", 1), ("proofs", 2)])
+def test_static_checks_come_before_the_last_tests(make, target, runs):
+    *_, last = calls = make(target)
+    assert sorted(calls) == ["lint-imports", "mypy", *["pytest"] * runs, "ruff", "ruff", "sluice"]
     assert last == "pytest"
 
 

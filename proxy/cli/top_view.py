@@ -781,6 +781,7 @@ def fleet_head(state: FleetAnswer) -> list[str]:
         _coordinator_head(state),
         *_limit_sets_head(state.limit_sets),
         *_version_sets_head(state.version_sets),
+        *_twins_head(state.members or []),
         *_policies_head(state.policies),
     ]
 
@@ -806,6 +807,11 @@ def _version_sets_head(version_sets: list[VersionSetAnswer]) -> list[str]:
         more = f" and {one.members - len(one.names)} more" if one.members > len(one.names) else ""
         parts.append(printable(f"{one.version or 'unknown'} in {', '.join(one.names)}{more}"))
     return [f"members run different versions of Sluice: {'; '.join(parts)}"] if parts else []
+
+
+def _twins_head(members: list[MemberAnswer]) -> list[str]:
+    names = sorted({printable(member.name) for member in members if member.has_twin})
+    return [f"several members have one name: {', '.join(names)}; give each its own proxy_id"] if names else []
 
 
 def _policies_head(policies: PoliciesAnswer | None) -> list[str]:
@@ -835,8 +841,8 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
     if state.members is not None:
         members = Table("member", "Sluice", "heard", "limits", title="members")
         for member in state.members:
-            name = printable(member.name) + (" (several have this name)" if member.has_twin else "")
-            _add(members, name, printable(member.version), f"{member.heard_s_ago:.2f} s ago", str(member.limits))
+            heard = f"{member.heard_s_ago:.2f} s ago"
+            _add(members, printable(member.name), printable(member.version), heard, str(member.limits))
         found.append(members)
     if state.fleet_limits is not None:
         limits = Table("limit", "unit", "of", "member", "share", "used/s", "wanted/s", title="shares of all members")

@@ -4,6 +4,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from tests.compliance import chaos
 from tests.compliance.chaos import Broker, configuration, loaded, side_by_side
 from tests.compliance.real_log import judged_compliant
@@ -12,6 +14,7 @@ from tests.real.sluice_process import start_sluice
 STEP_S = 2.5
 
 
+@pytest.mark.slow
 def test_the_log_of_a_proxy_under_chaos_is_judged_compliant(tmp_path: Path) -> None:
     """Limits flap, groups are swapped, clients come and go, the broker is killed, then the proxy itself."""
     broker = Broker(tmp_path)

@@ -50,6 +50,7 @@ def test_whole_stretches_within_are_judged(spark):
     assert limit.passed_messages == 30 * 50
 
 
+@pytest.mark.slow
 @spark_only
 def test_parts_have_all_of_the_whole_once(spark):
     log = steady_log()
@@ -61,6 +62,7 @@ def test_parts_have_all_of_the_whole_once(spark):
     assert sum(part.quality.lines for part in parts) == whole.quality.lines
 
 
+@pytest.mark.slow
 @spark_only
 def test_a_violation_is_of_its_own_time(spark):
     log = exact_log(20)
@@ -82,6 +84,7 @@ def test_a_run_that_goes_on_has_a_whole_log_within(spark):
     assert report.overall.complete_up_to == at(30)
 
 
+@pytest.mark.slow
 @spark_only
 def test_gaps_and_losses_are_of_their_own_time(spark):
     log = exact_log(20)
@@ -96,6 +99,7 @@ def test_gaps_and_losses_are_of_their_own_time(spark):
     assert loss.lost_from == at(20)
 
 
+@pytest.mark.slow
 @spark_only
 def test_who_is_cut_off_is_known_from_before(spark):
     """The second member is cut off from the fourth second to the sixth; all have shares from the first one on."""

@@ -87,6 +87,7 @@ def kept_in(folder):
     return sorted(path.name for path in folder.glob("out/work/*/days/*"))
 
 
+@pytest.mark.slow
 def test_only_days_that_changed_are_read_and_judged_again(made, worked, tmp_path):
     files = files_of(three_days())
     late = next(name for name in files if name.endswith("late"))

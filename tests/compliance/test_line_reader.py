@@ -112,6 +112,7 @@ def test_columns_and_lines_say_the_same_whatever_was_cut(data):
     assert_same(bytes(text).split(b"\n"))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(order=st.permutations(GOOD), torn=st.integers(0, len(GOOD)))
 def test_blocks_of_a_file_read_alike_whatever_came_before(order, torn):

@@ -256,6 +256,7 @@ class Throttled:
         threading.Thread(target=_publish, args=(self.client, 16 * 1024**2), daemon=True).start()
 
 
+@pytest.mark.slow
 def test_a_stopped_process_ends_and_a_throttling_broker_stays(stages: list[Stage]) -> None:
     """There is no room on the way to the latter."""
     scenes = [Throttled(stage) for stage in stages]

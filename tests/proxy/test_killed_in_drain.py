@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from bench.leaving import CrowdSize, StreamCrowd
 from proxy.drain import Phase
 from tests.loadgen.standin.conftest import running_broker
@@ -47,6 +49,7 @@ def wait_for_more(crowd: StreamCrowd, more: int = 20) -> None:
     wait_for(lambda: all(len(each.receipts) >= count for each, count in zip(crowd.producers, wanted, strict=True)))
 
 
+@pytest.mark.slow
 def test_kill_in_each_step_of_a_drain_loses_nothing(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()

@@ -138,6 +138,7 @@ def killed_in_each_step(proxy: InPlace, end: ReceivingEnd, *, is_old: bool) -> N
         wait_for(lambda of_new=door: is_old or proxy.door.path.stat().st_ino != of_new, told=proxy.lines)  # type: ignore[misc]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["running", "new"])
 def test_kill_in_each_step_of_a_takeover_keeps_limits(tmp_path: Path, broker: str, victim: str) -> None:
     with in_place(tmp_path, broker, limits=LIMITS) as proxy:
@@ -150,6 +151,7 @@ def test_kill_in_each_step_of_a_takeover_keeps_limits(tmp_path: Path, broker: st
         assert "balances of limits are kept for the next run" in running.log_path.read_text()
 
 
+@pytest.mark.slow
 def test_process_frozen_while_it_drains_is_killed(tmp_path: Path, broker: str) -> None:
     with in_place(tmp_path, broker, limits=LIMITS) as proxy:
         with loaded(proxy, broker) as end:

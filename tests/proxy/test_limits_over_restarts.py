@@ -163,6 +163,7 @@ def _roll(members: list[InPlace]) -> None:
             wait_for(partial(_knows, each, len(members)), told=member.lines)
 
 
+@pytest.mark.slow
 def test_limit_holds_in_each_interval_of_a_roll(tmp_path: Path) -> None:
     """Two members of a fleet share it. The load goes on through the roll, and comes back when the buckets are full.
 

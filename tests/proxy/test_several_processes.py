@@ -520,6 +520,7 @@ def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> 
     assert len(several.lines("ended")) == 4, "each process and the parent ends in order"
 
 
+@pytest.mark.slow
 def test_limit_holds_in_each_interval_while_all_are_replaced(start: Start) -> None:
     """Each next process begins while the one before drains."""
     several = start(DRAIN, limits=LIMITS, fleet={"name": "replaced"})

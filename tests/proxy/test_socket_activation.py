@@ -259,6 +259,7 @@ class Greetings:
         self._thread.join()
 
 
+@pytest.mark.slow
 def test_restart_of_an_activated_service_refuses_no_client(tmp_path: Path) -> None:
     """The second process gets the sockets from the manager, the third from the second, by a takeover."""
     with managed(tmp_path) as manager:

@@ -209,6 +209,7 @@ def held_over(restarts: int, members: int = 1) -> Held:
     return Held([Step(0.0, LIMIT, FILLED_S)], members + restarts)
 
 
+@pytest.mark.slow
 def test_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) -> None:
     """One under load, and one at rest, after which the load begins while the two processes share a full bucket."""
     with in_place(tmp_path, broker, limits=LIMITS) as proxy, ExitStack() as opened:
@@ -237,6 +238,7 @@ def test_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) 
     assert judged_compliant(tmp_path / "access-log") == {"publish"}
 
 
+@pytest.mark.slow
 def test_delivery_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) -> None:
     """At a consumer that has a backlog all the time."""
     with in_place(tmp_path, broker, limits=LIMITS) as proxy, closing(new_client(broker)) as direct:
@@ -342,6 +344,7 @@ def test_killed_new_process_gives_its_clients_back(tmp_path: Path, broker: str) 
         assert set(load.sent) == set(load.received)
 
 
+@pytest.mark.slow
 def test_signal_is_kept_when_the_new_process_is_killed(tmp_path: Path, broker: str) -> None:
     """A process that drains for the next one is stopped: it ends, though the next one is killed then."""
     with in_place(tmp_path, broker) as proxy, Load(proxy) as load:

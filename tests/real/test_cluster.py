@@ -50,7 +50,7 @@ from tests.real.traffic import (
 )
 from tests.waiting import PATIENCE_S, wait_for
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 RATE = 100
 MOVED, KILLED, IN_DEBT = topic_name("moved"), topic_name("killed"), topic_name("in-debt")

@@ -79,6 +79,7 @@ def drain(sluice: SluiceProcess) -> str:
     return log
 
 
+@pytest.mark.slow
 def test_clients_go_on_elsewhere_while_a_proxy_drains(real_broker: StandaloneBroker, tmp_path: Path) -> None:
     client_log = ClientLog()
     with two_proxies(tmp_path, real_broker) as (first, second), ExitStack() as closing:
@@ -139,7 +140,10 @@ def check_unnoticed(language: str, url: str, output: Path, leave: Callable[[], S
     assert found["disordered"] + found["lacking"] <= late_chunks, found
 
 
-LANGUAGES = pytest.mark.parametrize("language", [JAVA, PYTHON, pytest.param(GO, marks=NEEDS_GO)])
+LANGUAGES = pytest.mark.parametrize(
+    "language",
+    [PYTHON, pytest.param(JAVA, marks=pytest.mark.slow), pytest.param(GO, marks=[pytest.mark.slow, NEEDS_GO])],
+)
 
 
 @LANGUAGES
@@ -189,6 +193,7 @@ OFFERED = 24
 """Messages a second of each of two producers: a little more than the limit, as held ones are awaited in each drain."""
 
 
+@pytest.mark.slow
 def test_clients_go_on_while_a_process_is_taken_over(real_broker: StandaloneBroker, tmp_path: Path) -> None:
     """Two restarts in place by a signal. Two producers offer more than their limit, at the broker it is always kept."""
     topics = [f"persistent://public/default/taken-{number}" for number in range(3)]

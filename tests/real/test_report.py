@@ -20,7 +20,7 @@ from tests.real.traffic import open_sender, payload, quiet_client, receive
 from tests.spark_java import spark_java
 from tests.waiting import wait_for
 
-pytestmark = [pytest.mark.real, pytest.mark.spark, pytest.mark.usefixtures("needs_limits")]
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.spark, pytest.mark.usefixtures("needs_limits")]
 
 NAMES = ("plain", "batched", "limited", "slow", "refused", "dropped")
 PLAIN, BATCHED, LIMITED, SLOW, REFUSED, DROPPED = (topic_name("report", name) for name in NAMES)

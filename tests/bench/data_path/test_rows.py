@@ -177,6 +177,7 @@ def test_all_streams_are_within_one_limit():
 LOAD = Load(connections=2, streams=3, size=1000, window_s=0.5)
 
 
+@pytest.mark.slow
 def test_the_log_is_measured_beside_sluice_without_it(stage, monkeypatch):
     for name, value in (("_ALL_LOGGED_S", 0.05), ("_TIMES_A_SECOND", 100)):
         monkeypatch.setattr(many_streams, name, value)
@@ -192,6 +193,7 @@ def test_each_stream_of_a_connection_is_active():
     ]
 
 
+@pytest.mark.slow
 def test_the_bucket_is_timed_from_both_sides_by_the_cpus_time(stage, monkeypatch):
     """In a process whose CPU time is one second each time, whatever the wall says."""
     one_second = "import time; time.process_time = iter((0, 1)).__next__\n"

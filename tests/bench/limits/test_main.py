@@ -61,6 +61,7 @@ def test_the_section_fits_the_page_and_holds_the_tables(about):
     assert max(len(line) for line in text.splitlines()) <= WIDTH
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_shares_are_measured_at_a_real_broker_and_through_sluice(tmp_path):
     done = run("--quick", "--only", "shares", TMPDIR=str(tmp_path), JAVA_TOOL_OPTIONS=SHORT_LIVED)

@@ -50,6 +50,7 @@ def replayed(spark, logs, *proposals):
     return replay_facts(frame(spark, logs, "interval"), list(proposals)).collect()
 
 
+@pytest.mark.slow
 def test_the_largest_backlog_is_that_of_a_bucket_and_a_queue(spark):
     logs = [random_log(seed) for seed in range(25)]
     proposal = Proposal(level="topic", messages=50.0, burst_messages=30.0)

@@ -200,6 +200,7 @@ def test_a_debt_of_what_was_too_much_is_none_of_the_next_day() -> None:
     assert (found.kept.over.times, found.kept.over.longest < MIDNIGHT) == (1, True)
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(
     amounts=st.lists(st.integers(0, 300), min_size=10, max_size=80),

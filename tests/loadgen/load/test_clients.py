@@ -65,6 +65,7 @@ def test_what_is_sent_is_receipted_and_received_in_order(service_url: str, topic
     assert (received, errors) == (sent, [""] * 100)
 
 
+@pytest.mark.slow
 def test_next_host_of_the_service_url_is_taken(service_url: str, topic: str) -> None:
     scheme, _, address = service_url.partition("://")
     settled = threading.Semaphore(0)

@@ -33,6 +33,7 @@ def test_what_is_missing_is_one_line_and_exit_code_1(arguments: list[str]) -> No
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.real
 def test_it_announces_itself_when_healthy_and_leaves_nothing_behind(tmp_path: Path) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -87,7 +87,7 @@ def test_two_members_of_one_name_are_reported(start: Start) -> None:
     wait_for(partial(metric, leader, "sluice_fleet_names_taken_twice"))
     assert [one["has_twin"] for one in leader.get("/sluice/fleet")["members"]] == [True, True]
     told = CliRunner().invoke(app, ["fleet", "--admin", leader.admin_url.removeprefix("http://")])
-    assert told.output.count("twin (several have this name)") >= 1
+    assert "several members have one name: twin; give each its own proxy_id" in told.output
     wait_for(lambda: says(leader, "several members have one name"))
 
 

@@ -242,6 +242,7 @@ def test_a_limit_that_is_taken_is_read_back_and_what_is_shown_can_be_set(
 _PULSAR_S = {"publish": PublishRate, "dispatch": DispatchRate, "subscribe": SubscribeRate}
 
 
+@pytest.mark.slow
 @FUZZ
 @given(direction=st.sampled_from([*_PULSAR_S]), limit=_LIMITS.filter(bool))
 def test_pulsar_s_tools_can_read_what_they_did_not_write(
@@ -273,6 +274,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(FUZZ, max_examples=40)
 @given(steps=_STEPS)
 def test_groups_are_what_was_made_of_them(live: LiveAdmin, steps: list[tuple[str, str]]) -> None:

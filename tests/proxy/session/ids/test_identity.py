@@ -44,7 +44,10 @@ def test_there_are_as_many_steps_as_promised() -> None:
     assert SEEDS * STEPS >= 10**5
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, IN_ONE_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(first, marks=pytest.mark.slow if first else ()) for first in range(0, SEEDS, IN_ONE_TEST)],
+)
 def test_what_sluice_believes_is_what_the_broker_does(first: int) -> None:
     for seed in range(first, first + IN_ONE_TEST):
         steps = steps_of(seed)

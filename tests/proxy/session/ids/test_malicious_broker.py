@@ -154,6 +154,7 @@ def test_answers_to_a_producer_that_is_gone_end_nothing(world: World, kind: int)
     assert not client.is_gone
 
 
+@pytest.mark.slow
 def test_half_a_million_small_answers_are_taken_as_they_come(world: World) -> None:
     """Nothing of them is kept, whoever they are for, and the client hears those that may be its own."""
     client, broker = world.pair()
