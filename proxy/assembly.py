@@ -44,7 +44,7 @@ from proxy.fleet.policy_topic import PolicyTopic
 from proxy.fleet.pulsar_connection import Auth
 from proxy.fleet.service import FleetService
 from proxy.kept_state import KeptState
-from proxy.limit_sharing import LimitSharing
+from proxy.limit_sharing import Holding, LimitSharing
 from proxy.observe.access_log import AccessLog, open_access_log
 from proxy.observe.intervals import Intervals
 from proxy.observe.limit_history import LimitHistory
@@ -105,7 +105,7 @@ class Proxy:
         config: The configuration without its limits, which the service keeps.
         ended: Set when this process is to end.
         handovers: Lets the next process take over; None where that is not possible.
-        limits: Says whether the limits and their file are this process's to leave to the next run.
+        limits: The limits and the file of their balances, as they change hands.
         metrics_address: `host:port` of the address that serves metrics alone; None without one.
     """
 
@@ -126,7 +126,6 @@ class Proxy:
         self._tasks, self._ends = Tasks(), Tasks()
         self._successor = successor
         self.ended = asyncio.Event()
-        self.limits = Holding()
         self._is_to_end = False
         self.handovers = self._make_handovers()
         counters = Counters()
@@ -166,6 +165,7 @@ class Proxy:
             kept_blocks = KeptBlocks(self.engine.blocklist)
             self.service = self._open_policies(_file_policies(config), kept_blocks)
             self.sharing = LimitSharing(self.engine, self._follow)
+            self.limits = Holding(self.engine, self.sharing, self.kept)
             self._blocks = BlockDesk(self.service, kept_blocks)
             is_of_one_proxy = source.members > 0 and config.policies.topic is None
             self.policy_topic = _policy_topic(
@@ -344,8 +344,7 @@ class Proxy:
         await successor.serves()
         took = Action(ActionKind.DRAIN, "", "took over from the process before")
         self.service.note(took, Principal(DrainCause.TAKEOVER, ""))
-        async with self.limits.changing:
-            await self.sharing.end()
+        await self.limits.take_over()
         structlog.get_logger().info("takeover is over: the process before has ended")
         if self.handovers is not None:
             self.handovers.start()
@@ -412,16 +411,8 @@ class Proxy:
         if self.policy_topic is not None:
             await self.policy_topic.stop()
         self.intervals.stop()
-        async with self.limits.changing:
-            await self.sharing.leave()
-            if not self.sharing.is_on:
-                if self.limits.are_given:  # and have come back: the process that had taken over has ended first
-                    await self.kept.take_back_balances()
-                limiters = list(self.engine.registry.limiters.values())
-                await asyncio.to_thread(self.kept.leave_balances, limiters, is_awaited=self.limits.are_awaited)
-                self.limits.are_left = True
-                if self.limits.are_awaited and self.handovers is not None:
-                    self.handovers.stop()  # the next process goes on with them, and need not wait for what follows
+        if await self.limits.leave() and self.handovers is not None:
+            self.handovers.stop()  # the next process goes on with them, and need not wait for what follows
         is_whole = await asyncio.to_thread(self.access.close)
         troubles = [str(state.reason) for state in self.access.degraded()]
         if troubles or not is_whole:
@@ -678,21 +669,6 @@ def may_be_taken_over(config: Config) -> bool:
     return config.fleet is None and config.processes == 1
 
 
-class Holding:
-    """The limits of a process, and the file of their balances, change hands as another process takes over.
-
-    Attributes:
-        changing: Held while they change hands.
-        are_awaited: The next process has begun, and serves only when it is given them, or has seen the end of this one.
-        are_given: The process that has taken over has a part of them, or all.
-        are_left: They are left to the next run, in the file.
-    """
-
-    def __init__(self) -> None:
-        self.changing = asyncio.Lock()
-        self.are_awaited = self.are_given = self.are_left = False
-
-
 class Handed:
     """The parts of a process that the next one takes, see `Predecessor` in `proxy/takeover.py`.
 
@@ -712,32 +688,21 @@ class Handed:
 
     async def lend(self) -> Sockets:
         """Lend the policy store; return the listening sockets."""
-        self._proxy.limits.are_awaited = True
+        self._proxy.limits.await_word()
         await self._proxy.kept.lend()
         return self._proxy.addresses.sockets()
 
     async def give(self) -> None:
         """Accept no more, and share all limits."""
-        async with self._proxy.limits.changing:
-            if self._proxy.limits.are_left:  # this process is about to end, and the next one will see that
-                await asyncio.Event().wait()
-            self._proxy.limits.are_awaited = False
-            self._is_given = self._proxy.limits.are_given = True
-            self._proxy.addresses.pause()
-            self._proxy.sharing.begin(self._link, has_all=True)
+        await self._proxy.limits.give_away(self._link, self._on_given)
+
+    def _on_given(self) -> None:
+        self._is_given = True
+        self._proxy.addresses.pause()
 
     async def take_back(self) -> None:
         """Undo `lend`, `give` and `leave`."""
-        async with self._proxy.limits.changing:
-            self._proxy.limits.are_awaited = False
-            try:
-                if self._is_given:
-                    await self._proxy.sharing.end()
-                    self._proxy.limits.are_given = self._proxy.sharing.has_left
-            finally:
-                is_back = await self._proxy.kept.take_back(is_as_lent=not self._is_given)
-                if not self._proxy.limits.are_left:
-                    await self._proxy.kept.take_back_balances()
+        is_back = await self._proxy.limits.come_back(was_given=self._is_given)
         if is_back and self._is_given:
             await self._proxy.follow_to_the_end()
         if self._is_given:
@@ -752,8 +717,4 @@ class Handed:
     async def release(self) -> None:
         """Listen no more, and have each limit whole."""
         self._proxy.addresses.leave()
-        async with self._proxy.limits.changing:
-            if not self._proxy.sharing.has_left:
-                await self._proxy.sharing.end()
-                self._proxy.limits.are_given = False
-                await self._proxy.kept.take_back_balances()
+        await self._proxy.limits.become_whole()

@@ -1,6 +1,16 @@
 """The limits that two processes share while one takes over from the other, seen from either.
 
 Both have the same policies: the one that has taken over has the store, and tells the other of each change.
+
+The limits, and the file of their balances, change hands between the two (`Holding`):
+
+    this process has them ── await_word ─▶ awaited ── give_away ─▶ the next one has a part of them, or all
+            ▲                                 │                                   │
+            ├────────── come_back ────────────┴─────────── come_back ─────────────┤   it failed, or was killed
+            └──────────────────────────────────────────── become_whole ───────────┘   it has ended in order
+
+    leave: at the end of this process, from each of the three
+    take_over: the process before has ended, and this one has them
 """
 
 import asyncio
@@ -11,6 +21,7 @@ from typing import Final
 import structlog
 
 from limiter.handing import LOOK_S, HandedLimits, HandedShare
+from proxy.kept_state import KeptState
 from proxy.policies.keys import Principal
 from proxy.policies.store import StoredChange
 from proxy.runtime import Tasks
@@ -110,3 +121,94 @@ def _noted(shares: Iterable[HandedShare], given: list[HandedShare]) -> Iterator[
     for share in shares:
         given.append(share)
         yield share
+
+
+class Holding:
+    """The limits of a process, and the file of their balances, which change hands as another process takes over.
+
+    Each change waits for the one that is under way.
+
+    Args:
+        engine: Has the limits.
+        sharing: Shares them with the other process.
+        kept: Has the file of their balances, and the policy store.
+    """
+
+    def __init__(self, engine: Engine, sharing: LimitSharing, kept: KeptState) -> None:
+        self._registry = engine.registry
+        self._sharing = sharing
+        self._kept = kept
+        self._changing = asyncio.Lock()
+        self._is_awaited = False
+        """The next process has begun, and serves only when it has a part of them, or has seen the end of this one."""
+        self._is_given = False
+        """The process that has taken over has a part of them, or all."""
+        self._is_left = False
+        """They are left to the next run, in the file."""
+
+    def await_word(self) -> None:
+        """Note that the next process has begun: it awaits the word that it may serve, or the end of this one."""
+        self._is_awaited = True
+
+    async def give_away(self, link: SocketLink, on_given: Callable[[], None]) -> None:
+        """Share all limits with the process that takes over, and call `on_given` before.
+
+        It does not return once they are left: this process is about to end, and the next one will see that.
+        """
+        async with self._changing:
+            if self._is_left:
+                await asyncio.Event().wait()
+            self._is_awaited, self._is_given = False, True
+            on_given()
+            self._sharing.begin(link, has_all=True)
+
+    async def come_back(self, *, was_given: bool) -> bool:
+        """Have each limit whole, the store and the file: the process that was to take over has ended.
+
+        Args:
+            was_given: `give_away` was called for that process.
+
+        Returns:
+            Whether the store can be used.
+        """
+        async with self._changing:
+            self._is_awaited = False
+            try:
+                if was_given:
+                    await self._sharing.end()
+                    self._is_given = self._sharing.has_left
+            finally:
+                is_back = await self._kept.take_back(is_as_lent=not was_given)
+                if not self._is_left:
+                    await self._kept.take_back_balances()
+        return is_back
+
+    async def become_whole(self) -> None:
+        """Have each limit whole, and the file: the process that had taken over has ended in order."""
+        async with self._changing:
+            if not self._sharing.has_left:
+                await self._sharing.end()
+                self._is_given = False
+                await self._kept.take_back_balances()
+
+    async def take_over(self) -> None:
+        """Have each limit whole: the process before has ended."""
+        async with self._changing:
+            await self._sharing.end()
+
+    async def leave(self) -> bool:
+        """Leave the limits to the other process if they are shared, else to the next run, in the file.
+
+        Returns:
+            Whether the next process has begun, and goes on with what is in the file.
+        """
+        async with self._changing:
+            await self._sharing.leave()
+            if self._sharing.is_on:
+                return False
+            if self._is_given:  # and have come back: the process that had taken over has ended first
+                await self._kept.take_back_balances()
+            limiters = list(self._registry.limiters.values())
+            await asyncio.to_thread(self._kept.leave_balances, limiters, is_awaited=self._is_awaited)
+            self._is_left = True
+            return self._is_awaited
