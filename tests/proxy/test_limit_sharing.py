@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,11 +12,24 @@ import pytest
 from limiter.levels import Setting
 from limiter.restart import FirstBalances
 from limiter.token_bucket import NANOS_PER_SECOND, Limit, rate
-from proxy.limit_sharing import LimitSharing
+from proxy.limit_sharing import Holding, LimitSharing
 from proxy.takeover import ENDS, GONE, SocketLink
 from tests.limiter.world import Governed
 
 BURST, PASSED = 100, 30
+
+
+class File:
+    """Stands for the file of balances."""
+
+    def __init__(self) -> None:
+        self.is_written = self.is_awaited = False
+
+    def leave_balances(self, _limiters: Iterable[object], *, is_awaited: bool = False) -> None:
+        self.is_written, self.is_awaited = True, is_awaited
+
+    async def take_back_balances(self) -> None:
+        self.is_written = False
 
 
 class Process:
@@ -28,7 +41,9 @@ class Process:
         self.run = _governed()
         self.run.clock.now = time.monotonic_ns()
         engine = SimpleNamespace(registry=self.run.registry, clock=time.monotonic_ns, slices=self)
-        self.sharing = LimitSharing(cast("Any", engine), lambda *_: None)
+        self.file = File()
+        self._sharing = LimitSharing(cast("Any", engine), lambda *_: None)
+        self.limits = Holding(cast("Any", engine), self._sharing, cast("Any", self.file))
         self._has_all = has_all
         self.keeps_limits = False
 
@@ -39,19 +54,22 @@ class Process:
 
     async def begin(self) -> None:
         await self.link.open()
-        self.sharing.begin(self.link, has_all=self._has_all)
+        if self._has_all:
+            self.limits.await_word()
+            await self.limits.give_away(self.link, lambda: None)
+        else:
+            self._sharing.begin(self.link, has_all=False)
 
     async def hears(self) -> None:
         """Do with each word what a process does, and close the connection at the end of the other one."""
         while (word := await self.link.hear(60)) != GONE and not (word == ENDS and self._has_all):
             pass
-        if not (self._has_all and self.sharing.has_left):
-            await self.sharing.end()
+        await (self.limits.become_whole() if self._has_all else self.limits.take_over())
         self.link.close()
 
     async def ends(self) -> None:
-        await self.sharing.leave()
-        self.keeps_limits = not self.sharing.is_on
+        await self.limits.leave()
+        self.keeps_limits = self.file.is_written
 
 
 def _passed(run: Governed) -> int:
@@ -100,3 +118,18 @@ async def test_balances_of_two_that_end_are_with_one(both: tuple[Process, Proces
     following = _governed(FirstBalances(left, now))
     following.clock.now = now
     assert _passed(following) == BURST - PASSED
+
+
+async def test_limits_that_are_awaited_are_left_in_the_file(both: tuple[Process, Process]) -> None:
+    before, _ = both
+    before.limits.await_word()
+    assert await before.limits.leave()
+    assert (before.file.is_written, before.file.is_awaited) == (True, True)
+
+
+async def test_limits_that_are_left_are_not_given_away(both: tuple[Process, Process]) -> None:
+    before, _ = both
+    assert not await before.limits.leave()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(before.begin(), 0.05)
+    assert before.file.is_written
