@@ -4,7 +4,7 @@ import asyncio
 import importlib.metadata
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,7 @@ from proxy.change_log import ChangeLog, FileContent, FileDifference, difference
 from proxy.checkup import Checkup
 from proxy.config.limits import Limits
 from proxy.config.model import Config
+from proxy.config.sections import Fleet
 from proxy.config.written import passed_over
 from proxy.counters import Counters
 from proxy.credential_files import CredentialFiles
@@ -40,8 +41,8 @@ from proxy.descriptors import DescriptorShares, limit_in_force
 from proxy.drain import DrainCause, DrainService
 from proxy.files import warn_of_passed_over
 from proxy.fleet.configured_link import FleetToken, link_of, own_auth
+from proxy.fleet.link import Callbacks, FleetLink
 from proxy.fleet.policy_topic import PolicyTopic
-from proxy.fleet.pulsar_connection import Auth
 from proxy.fleet.service import FleetService
 from proxy.kept_state import KeptState
 from proxy.limit_sharing import Holding, LimitSharing
@@ -58,13 +59,13 @@ from proxy.policies.keys import ActionKind, PolicyKind, Principal
 from proxy.policies.layers import FilePolicies, file_policies
 from proxy.policies.service import Around, Moment, PolicyService
 from proxy.policies.store import Action, StoredChange, StoreError
-from proxy.reload import BROKERS, Reloader, fingerprints
+from proxy.reload import BROKERS, Fingerprint, Reloader, fingerprints
 from proxy.runtime import StartError, Tasks
 from proxy.server import Server, Sockets
 from proxy.service_manager import ServiceManager
 from proxy.session.engine import Engine
 from proxy.session.events import SessionLog
-from proxy.slices import CallsInSlices, Work, letting_go
+from proxy.slices import CallsInSlices, InTurn, Work, letting_go
 from proxy.takeover import Door, Handovers, SocketLink, Successor, TakeoverError
 
 if TYPE_CHECKING:
@@ -88,6 +89,78 @@ class ConfigSource:
     reread: Callable[[], Config] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _AdminAccess:
+    """The objects that let callers of the admin address in, or send their requests on to a broker."""
+
+    refused: RefusalLog
+    authenticator: Authenticator
+    forwarder: Forwarder | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The files of a run: their share of the descriptors, the access log, and what the next run gets."""
+
+    descriptors: DescriptorShares
+    access: AccessLog
+    kept: KeptState
+
+
+@dataclass(frozen=True, slots=True)
+class _Core:
+    """The objects that limit clients, and count.
+
+    Args:
+        engine: The objects that all sessions share.
+        intervals: Turns counts into lines and totals.
+        totals: The sums by namespace.
+        fleet: The proxy's part in its fleet; None without one.
+        link: Makes the link to the fleet; None without one.
+        token: The token of the fleet's own connections; None without one.
+    """
+
+    engine: Engine
+    intervals: Intervals
+    totals: NamespaceTotals
+    fleet: FleetService | None
+    link: Callable[[Callbacks], FleetLink] | None
+    token: FleetToken | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Policies:
+    """The limits and blocks in force: of the file, and set at run time.
+
+    Args:
+        service: Reads and changes them.
+        blocks: Reads and changes blocks.
+        log: Writes each change into the access log.
+        sharing: Shares all limits with the other process of a takeover, which gets each change.
+        topic: Shares changes with other proxies; None without a topic.
+    """
+
+    service: PolicyService
+    blocks: BlockDesk
+    log: ChangeLog
+    sharing: LimitSharing
+    topic: PolicyTopic | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Surface:
+    """The parts by which clients and operators reach the proxy, and see how it is."""
+
+    files: CredentialFiles
+    reloader: Reloader
+    brokers: BrokerHealth
+    states: DegradedStates
+    server: Server
+    addresses: Addresses
+    drain: DrainService
+    readiness: Readiness
+
+
 class Proxy:
     """The parts of a running `sluice serve`.
 
@@ -109,95 +182,36 @@ class Proxy:
         metrics_address: `host:port` of the address that serves metrics alone; None without one.
     """
 
-    def __init__(  # noqa: PLR0915 - the parts, one after the other
-        self, source: ConfigSource, successor: Successor | None = None, given: Sockets | None = None
-    ) -> None:
-        self.read_files = fingerprints([source.file] if source.file else [])
-        config = source.read()
-        choose_form(config.log)
-        _warn_of_files(source.file)
-        self.read_files |= fingerprints(_files_of(config))
+    def __init__(self, source: ConfigSource, successor: Successor | None = None, given: Sockets | None = None) -> None:
+        self.read_files, config = _read(source)
         self.config = config.model_copy(update={"limits": Limits()})
         self._names_limits = "limits" in config.model_fields_set
+        self._source, self._successor = source, successor
         self.metrics_address: str | None = None
-        self._source = source
+        self.ended = asyncio.Event()
+        self._is_to_end = False
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop in which the proxy serves; None before `start` and after `stop`."""
         self._tasks, self._ends = Tasks(), Tasks()
-        self._successor = successor
-        self.ended = asyncio.Event()
-        self._is_to_end = False
         self.handovers = self._make_handovers()
         counters = Counters()
-        self._refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
-        self.authenticator = Authenticator(config.admin_access, self._refused, config.admin.host)
-        self._forwarder = Forwarder.of(config, counters, self._refused)
-        self.totals = NamespaceTotals()
-        self.descriptors = _share_descriptors(config, counters)
-        self.access = _open_access_log(config, self._on_log_trouble)
+        self._admin = _admin_access(config, counters)
         with ExitStack() as unless_made:  # without the log's end, the next run would take this one for killed
-            unless_made.callback(self.access.close)
-            self._changes = ChangeLog(self.access)
-            policies = Policies(tally=None if config.fleet is None else LimitTally(config.fleet.shared_levels))
-            self.fleet = self._make_fleet(policies)
-            self.kept = KeptState(config, self.access.boot_id, counters, is_takeover=successor is not None)
-            unless_made.callback(self.kept.leave_balances, [])
-            self.engine = Engine(
-                self.descriptors.within(self.config),
-                policies,
-                counters,
-                shared_limits=None if self.fleet is None else self.fleet.shared,
-                siblings=None if self.fleet is None else self.fleet.brokers,
-                bound_of_clients=self.descriptors.bound_of_clients(self.config),
-                first=self.kept.first_balances,
-            )
-            self._fleet_calls = CallsInSlices(self.engine.slices, Work.FLEET)
-            self.intervals = Intervals(
-                self.access,
-                self.totals,
-                self.engine,
-                interval_s=config.access_log.interval,
-                steady_s=config.access_log.steady_interval,
-            )
-            token_file = None if config.fleet is None else config.fleet.token_file
-            token = None if token_file is None else FleetToken(token_file)
-            self._link = None if self.fleet is None else link_of(self.config, token, self.engine)
-            kept_blocks = KeptBlocks(self.engine.blocklist)
-            self.service = self._open_policies(_file_policies(config), kept_blocks)
-            self.sharing = LimitSharing(self.engine, self._follow)
-            self.limits = Holding(self.engine, self.sharing, self.kept)
-            self._blocks = BlockDesk(self.service, kept_blocks)
-            is_of_one_proxy = source.members > 0 and config.policies.topic is None
-            self.policy_topic = _policy_topic(
-                self.config, self.engine, self.service, own_auth(token, self.engine), is_of_one_proxy=is_of_one_proxy
-            )
-            self._files = CredentialFiles(
-                self.engine.tls,
-                self.authenticator,
-                self._forwarder.broker if self._forwarder else None,
-                self.engine.identity,
-                token,
-            )
-            self.reloader = self._make_reloader()
-            self.brokers = BrokerHealth(self.engine, self._look_at_states)
-            parts = (self.service, self.reloader, self.access, self.brokers)
-            self.states = DegradedStates(
-                watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
-                announced=[part.degraded for part in parts],
-            )
-            self.server = Server(
-                self.engine, SessionLog(counters, self.intervals, self.access), most=self.descriptors.clients
-            )
-            inherited = Sockets() if successor is None else successor.sockets
-            inherited.add(given or Sockets())
-            self.addresses = Addresses(self.server, inherited)
-            self.drain = DrainService(config.drain, self.engine, self.server, self.service.note)
-            self.readiness = Readiness(self.engine, self.brokers, self.drain, self.states)
-            self.history = LimitHistory(
+            opened = self._open(counters, unless_made)
+            self.descriptors, self.access, self.kept = opened.descriptors, opened.access, opened.kept
+            core = self._make_core(counters)
+            self.engine, self.fleet, self._core = core.engine, core.fleet, core
+            policies = self._make_policies(_file_policies(config))
+            self.service, self.policy_topic, self._policies = policies.service, policies.topic, policies
+            self.limits = Holding(self.engine, policies.sharing, self.kept)
+            surface = self._make_surface(given)
+            self.server, self.addresses, self.drain = surface.server, surface.addresses, surface.drain
+            self.reloader, self.brokers, self._files = surface.reloader, surface.brokers, surface.files
+            self.states, self.readiness = surface.states, surface.readiness
+            self._history = LimitHistory(
                 self.engine.registry.limiters, self.engine.journal, self.engine.slices, self.engine.clock
             )
             self._collector = self._make_collector()
-            self._collector.choose_limits(config.metrics_limits)
             self._export = self._make_export()
             unless_made.pop_all()
 
@@ -207,27 +221,68 @@ class Proxy:
             return None
         return Handovers(Door(state, self.config.proxy_id), partial(Handed, self, ServiceManager(os.environ)))
 
-    def _make_fleet(self, policies: Policies) -> FleetService | None:
-        """Make the proxy's part in its fleet. The engine is made later, and makes its calls in slices."""
-        if self.config.fleet is None:
-            return None
+    def _open(self, counters: Counters, unless_made: ExitStack) -> _Opened:
+        """Open the access log and what the run before has left; `unless_made` gets the calls that undo it."""
+        config = self.config
+        descriptors = _share_descriptors(config, counters)
+        access = _open_access_log(config, self._on_log_trouble)
+        unless_made.callback(access.close)
+        kept = KeptState(config, access.boot_id, counters, is_takeover=self._successor is not None)
+        unless_made.callback(kept.leave_balances, [])
+        return _Opened(descriptors, access, kept)
+
+    def _make_core(self, counters: Counters) -> _Core:
+        config, section = self.config, self.config.fleet
+        policies = Policies(tally=None if section is None else LimitTally(section.shared_levels))
+
+        def in_slices(call: Callable[[], int | None], key: Hashable) -> None:
+            """Make a call of the fleet in slices of the engine, which is made later."""
+            fleet_calls.add(call, key)
+
+        fleet = None if section is None else self._make_fleet(section, policies, in_slices)
+        engine = Engine(
+            self.descriptors.within(config),
+            policies,
+            counters,
+            shared_limits=None if fleet is None else fleet.shared,
+            siblings=None if fleet is None else fleet.brokers,
+            bound_of_clients=self.descriptors.bound_of_clients(config),
+            first=self.kept.first_balances,
+        )
+        fleet_calls = CallsInSlices(engine.slices, Work.FLEET)
+        totals = NamespaceTotals()
+        log = config.access_log
+        intervals = Intervals(self.access, totals, engine, interval_s=log.interval, steady_s=log.steady_interval)
+        token = None if section is None or section.token_file is None else FleetToken(section.token_file)
+        link = None if fleet is None else link_of(config, token, engine)
+        return _Core(engine, intervals, totals, fleet, link, token)
+
+    def _make_fleet(self, section: Fleet, policies: Policies, in_slices: InTurn) -> FleetService:
         return FleetService(
-            self.config.fleet,
+            section,
             self.config.proxy_id,
-            lambda call, key: self._fleet_calls.add(call, key),  # noqa: PLW0108 - which are made later
+            in_slices,
             on_share=self.access.share,
             written=partial(_written_limits, policies),
             members=self._source.members,
             version=importlib.metadata.version("pulsar-sluice"),
         )
 
+    def _make_policies(self, file: FilePolicies) -> _Policies:
+        kept_blocks = KeptBlocks(self.engine.blocklist)
+        service = self._open_policies(file, kept_blocks)
+        sharing = LimitSharing(self.engine, self._follow)
+        topic = self._make_policy_topic(service)
+        return _Policies(service, BlockDesk(service, kept_blocks), ChangeLog(self.access), sharing, topic)
+
     def _open_policies(self, file: FilePolicies, blocks: KeptBlocks) -> PolicyService:
+        intervals = self._core.intervals
         around = Around(
-            before=self.intervals.change,
+            before=intervals.change,
             after=self._policies_changed,
             changed=self._policy_changed,
             handlers={PolicyKind.BLOCK: blocks},
-            ready=self.intervals.lines_written,
+            ready=intervals.lines_written,
             on_degraded=self._look_at_states,
         )
         try:
@@ -235,9 +290,49 @@ class Proxy:
         except (StoreError, BodyError) as error:
             raise StartError(str(error)) from None
 
+    def _make_policy_topic(self, service: PolicyService) -> PolicyTopic | None:
+        config = self.config
+        if config.policy_topic is None:
+            return None
+        return PolicyTopic(
+            config.policy_topic,
+            self.engine.dialer,
+            own_auth(self._core.token, self.engine),
+            config.proxy_id,
+            service,
+            self.engine.slices,
+            is_of_one_proxy=self._source.members > 0 and config.policies.topic is None,
+        )
+
+    def _make_surface(self, given: Sockets | None) -> _Surface:
+        engine, service, admin = self.engine, self.service, self._admin
+        broker_admin = None if admin.forwarder is None else admin.forwarder.broker
+        files = CredentialFiles(engine.tls, admin.authenticator, broker_admin, engine.identity, self._core.token)
+        reloader = self._make_reloader(files)
+        brokers = BrokerHealth(engine, self._look_at_states)
+        states = DegradedStates(
+            watched=[part.degraded for part in (self.fleet, self.policy_topic) if part is not None],
+            announced=[part.degraded for part in (service, reloader, self.access, brokers)],
+        )
+        log = SessionLog(engine.counters, self._core.intervals, self.access)
+        server = Server(engine, log, most=self.descriptors.clients)
+        inherited = Sockets() if self._successor is None else self._successor.sockets
+        inherited.add(given or Sockets())
+        drain = DrainService(self.config.drain, engine, server, service.note)
+        return _Surface(
+            files=files,
+            reloader=reloader,
+            brokers=brokers,
+            states=states,
+            server=server,
+            addresses=Addresses(server, inherited),
+            drain=drain,
+            readiness=Readiness(engine, brokers, drain, states),
+        )
+
     def _policy_changed(self, change: StoredChange, author: Principal, at: Moment) -> None:
-        self._changes.changed(change, author, at)
-        self.sharing.changed(change, author)
+        self._policies.log.changed(change, author, at)
+        self._policies.sharing.changed(change, author)
 
     def _follow(self, change: StoredChange, author: Principal) -> None:
         """Put a change in force that the process has stored that takes over, until this one ends."""
@@ -248,16 +343,16 @@ class Proxy:
         changed = list(changes)
         self.engine.policies_changed(changed, now)
         self._collector.policies_changed()
-        self.engine.slices.run(Work.SCRAPES, self.totals.expecting_changed(changed), later=True)
+        self.engine.slices.run(Work.SCRAPES, self._core.totals.expecting_changed(changed), later=True)
 
-    def _make_reloader(self) -> Reloader:
+    def _make_reloader(self, files: CredentialFiles) -> Reloader:
         return Reloader(
             self.config,
             self._reread,
-            self._files.readers(),
+            files.readers(),
             self._prepare,
             self.engine.counters,
-            on_files=self._files.on_read,
+            on_files=files.on_read,
             on_outcome=self._look_at_states,
             measure=partial(self.engine.slices.measure, Work.FILES),
         )
@@ -267,19 +362,21 @@ class Proxy:
         return (self._source.reread or self._source.read)()
 
     def _make_collector(self) -> SluiceCollector:
-        return SluiceCollector(
+        collector = SluiceCollector(
             self.engine,
-            self.totals,
+            self._core.totals,
             self.access,
-            self.intervals.settling,
+            self._core.intervals.settling,
             self._files.expiries,
             fleet=self.fleet,
             policy_topic=self.policy_topic,
             states=self.states,
             room=self.kept.store.room,
             readiness=self.readiness,
-            history=self.history,
+            history=self._history,
         )
+        collector.choose_limits(self.config.metrics_limits)
+        return collector
 
     @property
     def is_unlimited(self) -> bool:
@@ -292,8 +389,8 @@ class Proxy:
         Raises:
             StartError: If one cannot be had.
         """
-        self.intervals.start()
-        self.engine.slices.run(Work.SCRAPES, self.totals.expecting(self.engine.registry.policies))
+        self._core.intervals.start()
+        self.engine.slices.run(Work.SCRAPES, self._core.totals.expecting(self.engine.registry.policies))
         admin = await self._bind_admin()
         listen = await self.addresses.bind_for_clients()
         if self._successor is not None:
@@ -302,8 +399,8 @@ class Proxy:
         if self.handovers is not None:
             self.handovers.listen()
         self.addresses.accept_callers()
-        if self.fleet is not None and self._link is not None:
-            await self.fleet.start(self._link)
+        if self.fleet is not None and self._core.link is not None:
+            await self.fleet.start(self._core.link)
             self._keep_namespace(self.fleet)
         if self.policy_topic is not None:
             await self.policy_topic.start()
@@ -311,7 +408,7 @@ class Proxy:
         self.kept.serve()
         self.readiness.is_accepting = True
         self.brokers.look()
-        self.history.start()
+        self._history.start()
         self.engine.slices.heartbeat.start()
         self._files.expiry_log.start()
         self._loop = asyncio.get_running_loop()
@@ -333,7 +430,7 @@ class Proxy:
         if successor.is_alone:
             await asyncio.to_thread(self.kept.take_left)
         else:
-            self.sharing.begin(successor.link, has_all=False)
+            self._policies.sharing.begin(successor.link, has_all=False)
 
     def _refuse_if_ended(self) -> None:
         if self.drain.cause:
@@ -398,7 +495,7 @@ class Proxy:
         self.readiness.is_accepting = False
         self.addresses.give_up()
         self.brokers.stop()
-        self.history.stop()
+        self._history.stop()
         self.engine.slices.heartbeat.stop()
         self._files.expiry_log.stop()
         self._loop = None
@@ -410,7 +507,7 @@ class Proxy:
             await self.fleet.stop()
         if self.policy_topic is not None:
             await self.policy_topic.stop()
-        self.intervals.stop()
+        self._core.intervals.stop()
         if await self.limits.leave() and self.handovers is not None:
             self.handovers.stop()  # the next process goes on with them, and need not wait for what follows
         is_whole = await asyncio.to_thread(self.access.close)
@@ -427,10 +524,10 @@ class Proxy:
             self.handovers.stop()
 
     def _keep_namespace(self, fleet: FleetService) -> None:
-        if self._forwarder is not None and may_make_namespaces(self.config):
+        if self._admin.forwarder is not None and may_make_namespaces(self.config):
             link = fleet.link
             keeper = FleetNamespace(
-                fleet.config.namespace, self._forwarder.broker, lambda: link is not None and link.finds_nothing
+                fleet.config.namespace, self._admin.forwarder.broker, lambda: link is not None and link.finds_nothing
             )
             self._tasks.start(keeper.keep(), "make the fleet's namespace")
 
@@ -464,7 +561,7 @@ class Proxy:
             def take_blocks(compared: tuple[FileDifference, FileChange], at: tuple[int, int]) -> None:
                 nonlocal blocks_changed, change
                 changed, change = compared
-                self._changes.reloaded(changed, who, at)
+                self._policies.log.reloaded(changed, who, at)
                 if changed.removed:
                     structlog.get_logger().warning(
                         "limits or blocks removed from the configuration",
@@ -507,15 +604,15 @@ class Proxy:
         if is_same or config.way_to_brokers != self.config.way_to_brokers:
             return False
         self.engine.take_brokers(config)
-        if self._forwarder is not None:
-            self._forwarder.broker.take_brokers(config)
+        if self._admin.forwarder is not None:
+            self._admin.forwarder.broker.take_brokers(config)
         self.brokers.brokers_changed()
         structlog.get_logger().info("brokers changed", broker=", ".join(map(str, config.broker)))
         return True
 
     async def _forget_needless(self) -> None:
         try:
-            await self._blocks.forget_needless()
+            await self._policies.blocks.forget_needless()
         except StoreError as error:
             structlog.get_logger().error(
                 "lifted blocks that the configuration has no more cannot be removed from the store", error=str(error)
@@ -530,7 +627,7 @@ class Proxy:
         }
         return Checkup(
             brokers=self.brokers.asked,
-            broker_clocks=None if self._forwarder is None else self._forwarder.broker.clocks_ahead_s,
+            broker_clocks=None if self._admin.forwarder is None else self._admin.forwarder.broker.clocks_ahead_s,
             expiries=self._files.expiries,
             states=self.states,
             shortage=self.descriptors.shortage(),
@@ -564,29 +661,29 @@ class Proxy:
     async def _bind_admin(self) -> str:
         config, slices = self.config, self.engine.slices
         metrics = MetricsPage(self._collector, slices)
-        bounds = RequestLimits(config.admin_access, self._refused, self.engine.clock)
+        bounds = RequestLimits(config.admin_access, self._admin.refused, self.engine.clock)
         parts = Parts(
             self.service,
-            self._blocks,
+            self._policies.blocks,
             self._run(),
             self.reloader,
-            self.history,
-            forwarder=self._forwarder,
+            self._history,
+            forwarder=self._admin.forwarder,
             fleet=self.fleet,
             policy_topic=self.policy_topic,
             states=self.states,
             drain=self.drain,
             checkup=self._checkup(),
         )
-        places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._refused)
-        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self.authenticator, places))
+        places = Places(self.descriptors.admin, config.admin_access.request_timeout, self._admin.refused)
+        app = admin_app(self.engine, metrics, self.readiness, parts, Guards(bounds, self._admin.authenticator, places))
         if self._export is not None:
             self._tasks.start(self._export.run(), "export metrics by OTLP")
         if config.metrics is not None:
             pages = metrics_app(self.engine, metrics, self.readiness, parts, bounds)
             listener = Listener(pages, self._connections(), keep_alive=config.keep_alive)
             self.metrics_address = await self.addresses.bind("metrics", listener, config.metrics)
-        listener = Listener(app, self._connections(), self.authenticator.context, config.keep_alive)
+        listener = Listener(app, self._connections(), self._admin.authenticator.context, config.keep_alive)
         return await self.addresses.bind("admin", listener, config.admin)
 
     def _run(self) -> Run:
@@ -602,7 +699,22 @@ class Proxy:
 
     def _connections(self) -> Connections:
         access = self.config.admin_access
-        return Connections(self.descriptors.admin, access.request_timeout, self._refused, self.engine.slices)
+        return Connections(self.descriptors.admin, access.request_timeout, self._admin.refused, self.engine.slices)
+
+
+def _read(source: ConfigSource) -> tuple[dict[Path, Fingerprint | None], Config]:
+    """Read the configuration; return it after the files that it depends on, as they were before it was read."""
+    files = fingerprints([source.file] if source.file else [])
+    config = source.read()
+    choose_form(config.log)
+    _warn_of_files(source.file)
+    return files | fingerprints(_files_of(config)), config
+
+
+def _admin_access(config: Config, counters: Counters) -> _AdminAccess:
+    refused = RefusalLog(counters.admin_refused, time.monotonic_ns)
+    authenticator = Authenticator(config.admin_access, refused, config.admin.host)
+    return _AdminAccess(refused, authenticator, Forwarder.of(config, counters, refused))
 
 
 def _files_of(config: Config) -> list[Path]:
@@ -626,22 +738,6 @@ def _share_descriptors(config: Config, counters: Counters) -> DescriptorShares:
     shares = DescriptorShares.of(config, limit_in_force())
     counters.descriptors |= {"limit": shares.limit, "needed": shares.needed, "clients": 2 * shares.clients}
     return shares
-
-
-def _policy_topic(
-    config: Config, engine: Engine, service: PolicyService, auth: Auth | None, *, is_of_one_proxy: bool
-) -> PolicyTopic | None:
-    if config.policy_topic is None:
-        return None
-    return PolicyTopic(
-        config.policy_topic,
-        engine.dialer,
-        auth,
-        config.proxy_id,
-        service,
-        engine.slices,
-        is_of_one_proxy=is_of_one_proxy,
-    )
 
 
 def _file_policies(config: Config) -> FilePolicies:
