@@ -97,14 +97,10 @@ class Engine:
         self.refusals = Refusals()
         self.lookups = Pool(config.max_lookups_in_flight, config.max_lookups_in_flight_per_connection)
         self.memory = Pool(config.client_memory.total, config.client_memory.connection)
-        self.proxy_headers: ProxyHeaders | None = None
-        if config.proxy_protocol.mode != "off":
-            most = config.max_connections // 10
-            self.proxy_headers = ProxyHeaders(config.proxy_protocol, most, counters)
+        self.proxy_headers = _proxy_headers(config, counters)
         self.sends_proxy_header = config.broker_proxy_protocol
         self.fleet_topics = FleetTopics(config)
-        siblings = siblings if config.dials_brokers_of_members else None
-        self.targets = Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks, siblings)
+        self.targets = _targets(config, siblings)
         self.tls = Certificates(config)
         self.dialer = BrokerDialer(self.targets, self.tls, counters, sends_proxy_header=config.broker_proxy_protocol)
         self.connector = BrokerConnector(config, self.targets, self.tls, self.shared, counters)
@@ -112,17 +108,19 @@ class Engine:
         """The sessions that are connected."""
         self.identity: Verifier | None = verifier_of(config, CallsInSlices(self.slices, Work.CREDENTIALS).add)
         """Verifies clients; None where brokers do."""
-        in_slices = partial(self.slices.run, Work.BLOCKS)
-        rules = [block.rule() for block in config.blocks]
-        self.blocklist = Blocklist(rules, counters, self.sessions, in_slices=in_slices)
+        self.blocklist = Blocklist(
+            [block.rule() for block in config.blocks],
+            counters,
+            self.sessions,
+            in_slices=partial(self.slices.run, Work.BLOCKS),
+        )
         release = partial(self.slices.run, Work.RELEASES)
         scheduled = partial(TimedScheduler, clock, self.slices.lateness, release)
         self.scheduler: Scheduler = scheduled(self.journal)
-        self._shadow = ShadowLimiter(scheduled, self.journal, config.publish.hold_connection, ENTRY_OVERHEAD)
         self.registry = Registry(
             policies,
             self.scheduler,
-            self._shadow,
+            ShadowLimiter(scheduled, self.journal, config.publish.hold_connection, ENTRY_OVERHEAD),
             self.dispatch_rules,
             clock,
             self.memory.add,
@@ -190,6 +188,17 @@ class Engine:
             self._go_on_soon()
             raise
         self._goes_on = False
+
+
+def _proxy_headers(config: Config, counters: Counters) -> ProxyHeaders | None:
+    if config.proxy_protocol.mode == "off":
+        return None
+    return ProxyHeaders(config.proxy_protocol, config.max_connections // 10, counters)
+
+
+def _targets(config: Config, siblings: SiblingBrokers | None) -> Targets:
+    siblings = siblings if config.dials_brokers_of_members else None
+    return Targets(config.broker, config.allowed_brokers, config.allowed_broker_networks, siblings)
 
 
 def verifier_of(config: Config, in_slices: Callable[[Callable[[], None], str], None] | None = None) -> Verifier | None:

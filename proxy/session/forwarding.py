@@ -22,7 +22,7 @@ from proxy.observe.connection import Connection
 from proxy.runtime import Tasks
 from proxy.session.blocking import SessionBlocks
 from proxy.session.commands import TRANSACTION_ANSWERS, TRANSACTION_REQUESTS, BrokerCommands, ClientCommands
-from proxy.session.data_path import DataPath, FrameWriter, HeldMemory, PendingPublishes
+from proxy.session.data_path import CommandHandler, DataPath, FrameWriter, HeldMemory, PendingPublishes
 from proxy.session.engine import Engine
 from proxy.session.identity import SessionIdentity
 from proxy.session.keep_alive import KeepAlive, PeerProbe
@@ -106,7 +106,7 @@ class Forwarding:
         on_greeted: Callable[[int], None],
         on_lost: Callable[[PeerTransport, str], None],
     ) -> None:
-        counters, publish = engine.counters, engine.config.publish
+        counters = engine.counters
         self._client, self._broker = client, broker
         self._counters, self._config = counters, engine.config
         self._heap = engine.shared.heap
@@ -117,9 +117,7 @@ class Forwarding:
         self._slices, self._clock = engine.slices, engine.clock
         self._slots = engine.lookup_slots_of(connection)
         self._requests = Requests(memory, counters)
-        self._publishes: PendingPublishes | None = None
-        if publish.max_pending > 0:
-            self._publishes = PendingPublishes(publish.max_pending, client.throttled_for(PauseReason.PENDING_PUBLISHES))
+        self._publishes = publishes = _pending_publishes(engine, client)
         self.keep_alive = KeepAlive(
             engine.config.keep_alive, self._send_pongs, self._look_for_client, self._holds_any, self._look_for_peers
         )
@@ -129,47 +127,25 @@ class Forwarding:
             engine.oversized_batches.met(messages, connection.client_address)
 
         to_broker, to_client = FrameWriter(broker.writer), FrameWriter(client.writer, client)
-        self.to_client = DataPath(
-            MESSAGE,
-            max_frame,
-            broker,
-            to_client,
-            _held_memory(engine, broker, memory),
-            engine.scheduler,
-            self._on_broker_command,
-            counters,
-            engine.clock,
-            publishes=self._publishes,
-            most_messages=publish.max_batch_messages,
-            oversized=oversized,
-            slices=engine.slices,
+        reply = to_client.reply
+        held = _held_memory(engine, broker, memory)
+        self.to_client = _data_path(
+            engine, broker, to_client, held, max_frame, publishes, self._on_broker_command, oversized=oversized
         )
         held = _held_memory(engine, client, memory)
-        self.to_broker = DataPath(
-            SEND,
-            max_frame,
-            client,
-            to_broker,
-            held,
-            engine.scheduler,
-            self._on_client_command,
-            counters,
-            engine.clock,
-            rejections=Rejections(
-                to_client.reply,
-                self.to_client.scanner.hear_receipts,
-                error_for(connection.client_version),
-                client.throttled_for(PauseReason.REFUSALS),
-                held.keep_answers,
-                partial(engine.slices.run, Work.RELEASES),
-            ),
-            publishes=self._publishes,
-            most_messages=publish.max_batch_messages,
-            slices=engine.slices,
+        rejections = Rejections(
+            reply,
+            self.to_client.scanner.hear_receipts,
+            error_for(connection.client_version),
+            client.throttled_for(PauseReason.REFUSALS),
+            held.keep_answers,
+            partial(engine.slices.run, Work.RELEASES),
+        )
+        self.to_broker = _data_path(
+            engine, client, to_broker, held, max_frame, publishes, self._on_client_command, rejections=rejections
         )
         self._probes: tuple[tuple[PeerTransport, PeerProbe], ...] = ()
         """Made when a pause lasts: most sessions have none."""
-        reply = to_client.reply
         self._streams = streams = Streams(
             engine, connection, admission, self.to_broker, self.to_client, self._requests, memory, reply
         )
@@ -323,6 +299,42 @@ def _ping(writer: FrameWriter) -> bool:
 
 def _not_lost(_peer: PeerTransport, _problem: str) -> None:
     pass
+
+
+def _pending_publishes(engine: Engine, client: PeerTransport) -> PendingPublishes | None:
+    most = engine.config.publish.max_pending
+    return PendingPublishes(most, client.throttled_for(PauseReason.PENDING_PUBLISHES)) if most > 0 else None
+
+
+def _data_path(  # noqa: PLR0913 - what differs between the two paths
+    engine: Engine,
+    source: PeerTransport,
+    writer: FrameWriter,
+    held: HeldMemory,
+    max_frame: int,
+    publishes: PendingPublishes | None,
+    handle: CommandHandler,
+    *,
+    rejections: Rejections | None = None,
+    oversized: Callable[[int], None] | None = None,
+) -> DataPath:
+    """Return the data path of the frames that are read from `source`; its Args are those of `DataPath`."""
+    return DataPath(
+        SEND if source.side == "client" else MESSAGE,
+        max_frame,
+        source,
+        writer,
+        held,
+        engine.scheduler,
+        handle,
+        engine.counters,
+        engine.clock,
+        rejections=rejections,
+        publishes=publishes,
+        most_messages=engine.config.publish.max_batch_messages,
+        oversized=oversized,
+        slices=engine.slices,
+    )
 
 
 def _held_memory(engine: Engine, source: PeerTransport, memory: Claim) -> HeldMemory:
