@@ -100,7 +100,7 @@ class _AdminAccess:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """The files of a run: their share of the descriptors, the access log, and what the next run gets."""
+    """The file descriptors of each purpose, the access log, and the state that a run leaves to the next one."""
 
     descriptors: DescriptorShares
     access: AccessLog
