@@ -13,7 +13,7 @@ import signal
 import statistics
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from operator import ge, le
@@ -169,6 +169,24 @@ def number(value: float, digits: int) -> str:
     return "never" if math.isinf(value) else f"{round(value, digits) + 0.0:,.{digits}f}"
 
 
+def percentile(values: Collection[float], part: float) -> float:
+    """The least value that at least `part` (0 to 1) of all do not exceed; infinity of none.
+
+    Infinite values are messages that never came.
+    """
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else math.inf
+
+
+def jain(shares: Collection[float]) -> float:
+    """Return Jain's index of fairness: 1 when all shares are equal, 1/n when one has all; 0 when all are 0.
+
+    Source: Jain, Chiu, Hawe: A Quantitative Measure of Fairness and Discrimination, 1984.
+    """
+    squares = sum(share * share for share in shares)
+    return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
+
+
 def _failures(samples: Sequence[Sample | None]) -> str:
     failed = sum(sample is None for sample in samples)
     return f"; failed in {failed} of {len(samples)} rounds" if failed else ""
@@ -276,11 +294,13 @@ class Section(Generic[Measure]):
         name: Its name in its marks.
         rows: Its rows.
         text: Makes the text from the tables and the samples.
+        is_listed: Whether the rows, which have the same figures, are the lines of one table.
     """
 
     name: str
     rows: Sequence[Row[Measure]]
-    text: Callable[[str, Found], str]
+    text: Callable[[str, Found], str] = lambda tables, _found: tables
+    is_listed: bool = False
 
     @property
     def marks(self) -> tuple[str, str]:
@@ -290,7 +310,11 @@ class Section(Generic[Measure]):
 
     def put(self, page: str, found: Found) -> str:
         """Return the page with this section in place of the one between its marks, or at its end."""
-        return put_between(page, self.marks, self.text(shown(self.rows, found), found))
+        return put_between(page, self.marks, self.text(self.drawn(found), found))
+
+    def drawn(self, found: Found) -> str:
+        """Draw the tables."""
+        return (listed if self.is_listed else shown)(self.rows, found)
 
 
 def shown(rows: Sequence[Row[Measure]], found: Found) -> str:
@@ -302,13 +326,36 @@ def _row_shown(row: Row[Measure], rounds: Rounds) -> str:
     names = [name for name in row.peers if name in rounds]
     cells, ratios = [["", *(heading(name) for name in names), "goal"]], []
     for figure in row.figures:
-        goals = [figure.goal_shown(goal, rounds, row.subject) for goal in figure.goals if not goal.beside]
-        cells.append([figure.text, *(figure.shown(rounds[name]) for name in names), ", ".join(filter(None, goals))])
+        goals = _goals_shown(figure, rounds, row.subject)
+        cells.append([figure.text, *(figure.shown(rounds[name]) for name in names), goals])
         beside = [figure.verdict(goal, rounds, row.subject) for goal in figure.goals if goal.beside]
         ratios += [f"{figure.text}: {ratio}" for ratio in beside if ratio]
-    if not any(line[-1] for line in cells[1:]):
-        cells = [line[:-1] for line in cells]
-    return "\n\n".join([_wrapped(f"**{row.load}**"), aligned(cells), *([bullets(ratios)] if ratios else [])])
+    return "\n\n".join([_wrapped(f"**{row.load}**"), _with_goals(cells), *([bullets(ratios)] if ratios else [])])
+
+
+def listed(rows: Sequence[Row[Measure]], found: Found) -> str:
+    """Draw rows that have the same figures: a line for each, in which all peers that have a figure share its cell."""
+    lines = [["", *(figure.text for figure in rows[0].figures), "goal"]]
+    for row in rows:
+        rounds = found[row.name]
+        peers = [rounds[name] for name in row.peers if name in rounds]
+        cells = [
+            " → ".join(figure.shown(samples) for samples in peers if values_of(figure.key, samples)) or "-"
+            for figure in row.figures
+        ]
+        goals = filter(None, (_goals_shown(figure, rounds, row.subject) for figure in row.figures))
+        lines.append([row.load, *cells, ", ".join(goals)])
+    return _with_goals(lines)
+
+
+def _goals_shown(figure: Figure, rounds: Rounds, subject: str) -> str:
+    goals = (figure.goal_shown(goal, rounds, subject) for goal in figure.goals if not goal.beside)
+    return ", ".join(filter(None, goals))
+
+
+def _with_goals(lines: Sequence[Sequence[str]]) -> str:
+    """Return the table, without its last column where that has no goal."""
+    return aligned(lines if any(line[-1] for line in lines[1:]) else [line[:-1] for line in lines])
 
 
 def heading(name: str) -> str:
@@ -463,7 +510,8 @@ def carry_out(
         for section in sections:  # a mark that is lost is named before the minutes of measuring
             put_between(text, section.marks, "")
         found = measured()
-        print("\n\n".join([shown(rows, found), f"measured on {machine()}"]))  # noqa: T201 - what the command is for
+        tables = [section.drawn(found) for section in sections if section.rows]
+        print("\n\n".join([*tables, f"measured on {machine()}"]))  # noqa: T201 - what the command is for
         for line in missed(rows, found):
             print(f"missed: {line}")  # noqa: T201
         for section in sections:

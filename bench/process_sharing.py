@@ -14,8 +14,7 @@ from bench.data_path import wire
 from bench.data_path.native import Live
 from bench.data_path.proxies import RunningPeer, sluice_plan
 from bench.data_path.stage import DataRow, Stage, beside, close_all
-from bench.harness import BenchError, Figure, Goal, Row, Sample
-from bench.limits.trial import jain
+from bench.harness import BenchError, Figure, Goal, Row, Sample, jain
 from loadgen.real.process import wait_until
 
 CYCLE_S, LEASE_S = 0.25, 2.0

@@ -1,4 +1,4 @@
-"""The number of instructions that one chunk of SENDs costs Sluice: `python -m bench instructions`.
+"""`python -m bench instructions`: the number of instructions that one chunk of SENDs costs Sluice.
 
 Sluice runs under valgrind's callgrind, which counts the instructions outside the kernel: the same number each time, to
 one in a hundred, whatever else the machine does. Chunks go one by one, so each is one read and one write.
@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from socket import socket
@@ -20,7 +20,7 @@ from bench.data_path.native import Native
 from bench.data_path.proxies import SLUICE, Command, PeerPlan, Place, running, sluice_plan
 from bench.data_path.stage import Stage, close_all
 from bench.data_path.wire import LoopbackSink
-from bench.harness import BenchError, last_line
+from bench.harness import BenchError, Figure, Found, Row, Section, last_line
 
 NAME = "instructions"
 CHUNKS = ((1, 100), (2, 100), (8, 100), (640, 100), (64, 1024), (4, 16384))
@@ -37,13 +37,15 @@ LAYERS = {
     "loop.": "uvloop",
     "libc": "C library",
 }
+_ALL, _OTHER = "instructions", "other"
+_FIGURES = tuple(Figure(name, name) for name in (_ALL, *dict.fromkeys(LAYERS.values()), _OTHER))
 _LINE = re.compile(r"^ *(?P<count>[\d,]+) \([^)]*\) +\S+:(?P<function>[^\[]+?)(?: \[(?P<object>[^\]]+)\])?$")
 
 
 def layers(annotated: Iterable[str]) -> dict[str, int]:
     """Instructions by layer, from the lines of `callgrind_annotate`."""
     found: dict[str, int] = {}
-    last = "other"
+    last = _OTHER
     for line in annotated:
         match = _LINE.match(line)
         if match is None or match["function"] == "TOTALS":
@@ -54,19 +56,14 @@ def layers(annotated: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def table(counted: Mapping[tuple[int, int], Mapping[str, float]]) -> str:
-    """Instructions of a chunk by layer."""
-    names = list(dict.fromkeys([*LAYERS.values(), "other"]))
-    lines = ["| chunk | instructions | " + " | ".join(names) + " |", "| --- " * (len(names) + 2) + "|"]
-    for (count, size), by_layer in counted.items():
-        cells = [f"{sum(by_layer.values()):,.0f}", *(f"{by_layer.get(name, 0):,.0f}" for name in names)]
-        lines.append(f"| {count} x {size:,} B | {' | '.join(cells)} |")
-    return "\n".join(lines)
+def row(count: int, size: int) -> Row[None]:
+    """Return the row of a chunk: all instructions, and those of each layer."""
+    return Row(f"{count}x{size}", f"{count} x {size:,} B", _FIGURES, None, (SLUICE,))
 
 
 def _layer(path: str) -> str:
     name = Path(path).name
-    return next((layer for part, layer in LAYERS.items() if part in name), "other")
+    return next((layer for part, layer in LAYERS.items() if part in name), _OTHER)
 
 
 def _command(out: Path, place: Place) -> Command:
@@ -88,7 +85,8 @@ def _count(native: Native, per_chunk: int, size: int, *, chunks: int) -> dict[st
             _run(["callgrind_control", "--instr=off", str(peer.pid)])
             close_all([*here, *there])
         annotated = _run(["callgrind_annotate", "--auto=no", "--threshold=100", "--show=Ir", str(out)])
-    return {layer: count / chunks for layer, count in layers(annotated.splitlines()).items()}
+    counted = {layer: count / chunks for layer, count in layers(annotated.splitlines()).items()}
+    return {**dict.fromkeys(LAYERS.values(), 0.0), _OTHER: 0.0, **counted, _ALL: sum(counted.values())}
 
 
 def _send(native: Native, here: socket, there: socket, chunk: bytes, per_chunk: int, times: int) -> None:
@@ -123,17 +121,18 @@ def kind(text: str) -> tuple[int, int]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Count and print; returns the exit code."""
-    parser = argparse.ArgumentParser(prog=f"python -m bench {NAME}", description=__doc__)
+    """Run the command line; returns the exit code."""
+    parser = harness.parser(NAME, __doc__)
     parser.add_argument("--chunks", type=harness.count, default=200, help="of each kind (default: 200)")
     parser.add_argument("--kind", dest="kinds", action="append", type=kind, metavar="FRAMESxBYTES", help="only this")
     arguments = parser.parse_args(words)
     if shutil.which("valgrind") is None:
         return harness.failed(NAME, "valgrind is needed: install the package valgrind", harness.CANNOT_START)
 
-    def run() -> int:
-        native, kinds = Native(), arguments.kinds or CHUNKS
-        print(table({kind: _count(native, *kind, chunks=arguments.chunks) for kind in kinds}))  # noqa: T201 - the command's output
-        return 0
+    rows = {kind: row(*kind) for kind in arguments.kinds or CHUNKS}
 
-    return harness.attempted(NAME, run)
+    def measured() -> Found:
+        native = Native()
+        return {row.name: {SLUICE: [_count(native, *kind, chunks=arguments.chunks)]} for kind, row in rows.items()}
+
+    return harness.carry_out(NAME, arguments.write, [Section(NAME, list(rows.values()), is_listed=True)], measured)

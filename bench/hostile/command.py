@@ -1,50 +1,62 @@
-"""`python -m bench hostile [--seconds 60] [--processes 2] [--only WORD]`: every kind after the other, as a table."""
+"""`python -m bench hostile`: what each kind of hostile connection costs a Sluice of its own.
 
-import argparse
+The memory is that of all of Sluice's processes. An honest neighbour of another address is measured alone first, and
+then beside the attack.
+"""
+
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.hostile.kinds import KINDS, MB
-from bench.hostile.trial import METRICS, KindRow, running
+from bench import harness
+from bench.harness import Figure, Found, Goal, Row, Section
+from bench.hostile.kinds import KINDS, HostileKind
+from bench.hostile.trial import ALONE, BESIDE, REQUESTS, running
 
-HEAD = (
-    "| number | kind | before, most, later | cost | bound | budget | CPU | publish | lookup | connect | failed |\n"
-    "|---|---|---|---|---|---|---|---|---|---|---|\n"
+NAME = "hostile"
+_MEMORY = (Figure("memory", "memory, MiB"), Figure("later", "later, MiB"))
+_OTHERS = (
+    Figure("client", "client memory, MiB"),
+    Figure("hold", "hold budget, MiB"),
+    Figure("cpu", "CPU, cores", digits=2),
+    *(Figure(what, f"{what} p99, ms", digits=1) for what in REQUESTS),
+    *(Figure(f"{what} failed", f"{what} failed") for what in REQUESTS),
 )
 
 
-def line(row: KindRow) -> str:
-    """A row of the table: MiB, a share of a core, and milliseconds (p99) without and beside the attack."""
-    kind = row.kind
-    sizes = ", ".join(f"{size / MB:.0f}" for size in (row.before, row.peak, row.after))
-    budget = f"{row.most.get(METRICS[0], 0.0) / MB:.0f} + {row.most.get(METRICS[1], 0.0) / MB:.0f}"
-    times = " | ".join(f"{row.quiet[what] * 1e3:.1f} → {row.beside[what] * 1e3:.1f}" for what in row.quiet)
-    failed = ", ".join(f"{number} {what}" for what, number in row.failed.items() if number)
-    bound = f"{kind.bound}{'' if row.holds else ' **over**'}"
-    parts = (kind.connections, kind.name, sizes, f"{row.cost / MB:.0f}", bound, budget, f"{row.cpu:.2f}", times, failed)
-    return f"| {' | '.join(map(str, parts))} |\n"
+def row(kind: HostileKind) -> Row[None]:
+    """Return the row of a kind, whose bound is the goal of its cost."""
+    cost = Figure("cost", "cost, MiB", goals=(Goal("≤", kind.bound),))
+    load = f"{kind.connections:,} x {kind.name}"
+    return Row(kind.name, load, (*_MEMORY, cost, *_OTHERS), None, (ALONE, BESIDE))
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, and print each row as it comes; exit code 1 if some kind cost more than its bound."""
-    parser = argparse.ArgumentParser(prog="python -m bench hostile")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long each kind attacks")
-    parser.add_argument("--rest", type=float, default=12.0, help="seconds after which memory is looked at again")
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--only", action="append", help="kinds whose names have this in them")
+    """Run the command line; returns the exit code, which says whether each kind keeps its bound."""
+    parser = harness.parser(NAME, __doc__)
+    parser.add_argument("--seconds", type=harness.seconds, default=60, help="how long each kind attacks (default: 60)")
+    rest = "seconds after which memory is looked at again (default: 12)"
+    parser.add_argument("--rest", type=harness.seconds, default=12, help=rest)
+    parser.add_argument("--processes", type=harness.count, default=1, help="Sluice's processes (default: 1)")
+    only = "kinds that have this in their names (may be given several times)"
+    parser.add_argument("--only", action="append", metavar="WORD", help=only)
     chosen = parser.parse_args(words)
     kinds = [kind for kind in KINDS if not chosen.only or any(word in kind.name for word in chosen.only)]
-    sys.stdout.write(HEAD)
-    all_hold = True
-    for kind in kinds:
-        with (
-            tempfile.TemporaryDirectory(prefix="sluice-hostile-") as folder,
-            running(Path(folder), chosen.processes) as stage,
-        ):
-            row = stage.attack(kind, chosen.seconds, chosen.rest)
-        all_hold = all_hold and row.holds
-        sys.stdout.write(line(row))
-        sys.stdout.flush()
-    return 0 if all_hold else 1
+    if not kinds:
+        parser.error("--only: no kind has this in its name")
+
+    def measured() -> Found:
+        found: dict[str, harness.Rounds] = {}
+        for kind in kinds:
+            with (
+                tempfile.TemporaryDirectory(prefix="sluice-hostile-") as folder,
+                running(Path(folder), chosen.processes) as stage,
+            ):
+                alone, beside = stage.attack(kind, chosen.seconds, chosen.rest)
+            found[kind.name] = {ALONE: [alone], BESIDE: [beside]}
+            print(f"{kind.name}: {row(kind).told([beside])}", file=sys.stderr, flush=True)  # noqa: T201
+        return found
+
+    section = Section(NAME, [row(kind) for kind in kinds], is_listed=True)
+    return harness.carry_out(NAME, chosen.write, [section], measured, harness.missed)

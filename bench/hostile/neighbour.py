@@ -1,4 +1,4 @@
-"""`python -m bench neighbour [--rounds 4] [--real]`: the delay of one client beside a busy crowd.
+"""`python -m bench neighbour`: the delay of one client beside a busy crowd.
 
 One process is the honest client and the broker of that client, so every message passes Sluice between two sockets of
 this process. The kernel stamps each arrival (`SO_TIMESTAMPNS`). The delay of a request is the time from its `send` to
@@ -15,7 +15,6 @@ With `--real` the client has a real broker, which stores each message in memory 
 client's own clock alone.
 """
 
-import argparse
 import os
 import socket
 import struct
@@ -33,8 +32,8 @@ from google.protobuf.message import Message
 
 from bench import harness
 from bench.data_path.wire import send_frame
-from bench.harness import Figure, Row, Sample, in_rounds, shown
-from bench.hostile.trial import CONFIG, TOPIC, HostileStage, running
+from bench.harness import Figure, Found, Row, Sample, Section, in_rounds, percentile
+from bench.hostile.trial import ALONE, CONFIG, TOPIC, HostileStage, running
 from loadgen.real.process import TetheredProcess, free_port
 from loadgen.real.standalone import BrokerSettings, StandaloneBroker
 from protocol.commands import decode, encode, encode_with_payload
@@ -68,8 +67,8 @@ REQUESTS = ("publish", "lookup")
 OWN_CLOCK: Final = ", client's clock"
 """Behind the name of a request."""
 _Delays = dict[str, list[float]]
-"""Milliseconds, sorted, by name."""
-NAME, ALONE, BESIDE, SHARES = "neighbour", "alone", "beside the crowd", (50, 99)
+"""Milliseconds by name."""
+NAME, BESIDE, SHARES = "neighbour", "beside the crowd", (50, 99)
 NAMES = (*REQUESTS, *(what + OWN_CLOCK for what in REQUESTS))
 
 
@@ -155,7 +154,7 @@ def _connected(port: int, broker_port: int) -> Iterator[tuple[End, End]]:
 
 
 def delays(port: int, broker_port: int, seconds: float) -> _Delays:
-    """Return the milliseconds of each request, there and back, sorted, by its kind; and those of the client's clock."""
+    """Return the milliseconds of each request, there and back, by its kind; and those of the client's clock."""
     took: _Delays = {name: [] for name in NAMES}
     entry = send_frame(100).frame
     with _connected(port, broker_port) as (client, broker):
@@ -184,11 +183,11 @@ def delays(port: int, broker_port: int, seconds: float) -> _Delays:
             took["lookup" + OWN_CLOCK].append((time.time_ns() - sent) / 1e6)
             took["lookup"].append((there - sent + back - answered) / 1e6)
             time.sleep(_PACE_S)
-    return {what: sorted(values) for what, values in took.items()}
+    return took
 
 
 def delays_with_broker(port: int, broker_port: int, seconds: float) -> _Delays:
-    """Milliseconds of each request to a broker that is another process, by the client's own clock alone, sorted."""
+    """Milliseconds of each request to a broker that is another process, by the client's own clock alone."""
     took: _Delays = {what + OWN_CLOCK: [] for what in REQUESTS}
     metadata = MessageMetadata(producer_name="neighbour", sequence_id=1, publish_time=1).SerializeToString()
     entry = len(metadata).to_bytes(4, "big") + metadata + bytes(100)
@@ -210,20 +209,11 @@ def delays_with_broker(port: int, broker_port: int, seconds: float) -> _Delays:
             took[what + OWN_CLOCK].append((time.time_ns() - sent) / 1e6)
         time.sleep(_PACE_S)
     client.close()
-    return {what: sorted(values) for what, values in took.items()}
+    return took
 
 
-def _beside_crowd(
-    stage: HostileStage, measure: Callable[[], dict[str, list[float]]], folder: Path
-) -> dict[str, list[float]]:
-    command = [
-        sys.executable,
-        "-m",
-        "bench.hostile.attack",
-        _CROWD,
-        f"127.0.0.1:{stage.port}",
-        f"{_ATTACK_S:g}",
-    ]
+def _beside_crowd(stage: HostileStage, measure: Callable[[], _Delays], folder: Path) -> _Delays:
+    command = [sys.executable, "-m", "bench.hostile.attack", _CROWD, f"127.0.0.1:{stage.port}", f"{_ATTACK_S:g}"]
     crowd = TetheredProcess(command, folder / "crowd.log")
     if os.geteuid() == 0:
         os.setpriority(os.PRIO_PROCESS, crowd.pid, -10)
@@ -235,8 +225,7 @@ def _beside_crowd(
 
 
 def _sample(took: _Delays) -> Sample:
-    quantiles = ((f"{name} {share}", values, share) for name, values in took.items() for share in SHARES)
-    return {key: values[min(len(values) - 1, len(values) * share // 100)] for key, values, share in quantiles}
+    return {f"{name} {share}": percentile(values, share / 100) for name, values in took.items() for share in SHARES}
 
 
 def row(names: Sequence[str]) -> Row[None]:
@@ -246,17 +235,22 @@ def row(names: Sequence[str]) -> Row[None]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Measure, and print each round as it comes."""
-    parser = argparse.ArgumentParser(prog=f"python -m bench {NAME}", description=__doc__)
-    parser.add_argument("--rounds", type=harness.count, default=4, help="of both, by turns (default: 4)")
+    """Run the command line; returns the exit code."""
+    parser = harness.parser(NAME, __doc__, rounds=4)
     parser.add_argument("--real", action="store_true", help="with a real broker (Java 17+, Maven)")
     asked = parser.parse_args(words)
+    section = Section(NAME, [row(NAMES[-2:] if asked.real else NAMES)])
+    measured = partial(_measured, section.rows[0], asked.rounds, is_real=asked.real)
+    return harness.carry_out(NAME, asked.write, [section], measured)
+
+
+def _measured(measured: Row[None], rounds: int, *, is_real: bool) -> Found:
     cores = sorted(os.sched_getaffinity(0))[:2]
     os.sched_setaffinity(0, cores[-1:])
     with ExitStack() as open_:
         folder = Path(open_.enter_context(tempfile.TemporaryDirectory()))
         broker_port = free_port()
-        if asked.real:
+        if is_real:
             open_.enter_context(StandaloneBroker(folder / "broker", BrokerSettings(port=broker_port)))
         more = {**CONFIG, "allowed_brokers": [f"127.0.0.1:{broker_port}"]}
         stage = open_.enter_context(running(folder, more=more))
@@ -265,12 +259,9 @@ def main(words: Sequence[str]) -> int:
                 os.sched_setaffinity(int(thread.name), cores[:1])
         if os.geteuid() == 0:
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
-        measure = partial(delays_with_broker if asked.real else delays, stage.port, broker_port, _MEASURED_S)
-        measured = row(NAMES[-2:] if asked.real else NAMES)
+        measure = partial(delays_with_broker if is_real else delays, stage.port, broker_port, _MEASURED_S)
 
         def play(_number: int) -> dict[str, list[Sample]]:
             return {ALONE: [_sample(measure())], BESIDE: [_sample(_beside_crowd(stage, measure, folder))]}
 
-        found = in_rounds(measured, asked.rounds, play, lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201
-        print(shown([measured], {NAME: found}))  # noqa: T201 - what the command is for
-    return 0
+        return {NAME: in_rounds(measured, rounds, play, partial(print, file=sys.stderr, flush=True))}

@@ -1,6 +1,7 @@
 """One kind at a time against a real `sluice serve`, and its cost: memory of its processes, time of a neighbour."""
 
 import json
+import math
 import select
 import socket
 import subprocess
@@ -9,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from adminrest.client import AdminError
 from bench import meters
 from bench.data_path.stage import CpuClock, settle
 from bench.data_path.wire import hello, send_frame
+from bench.harness import Sample, percentile
 from bench.hostile.kinds import BLOCKED, HELD, MB, REJECTED, HostileKind
 from bench.meters import scrape
 from loadgen.real.process import TetheredProcess, free_ports, is_listening, wait_ready
@@ -49,6 +50,11 @@ _PATIENCE_S = 5.0
 _PACE_S = 0.005
 _LOOK_S = 0.25
 TOPIC = "persistent://honest/neighbour/orders"
+ALONE, BESIDE = "alone", "beside the attack"
+REQUESTS = ("publish", "lookup", "connect")
+"""What the neighbour asks for."""
+_BUDGETS = {"client": "sluice_client_memory_most_bytes", "hold": "sluice_hold_budget_most_bytes"}
+"""The metrics whose highest values during the attack are figures."""
 
 
 class Neighbour:
@@ -56,15 +62,11 @@ class Neighbour:
 
     Args:
         port: Of Sluice.
-
-    Attributes:
-        took: Seconds of each request, by its kind.
-        failed: The number of requests that were refused, or not answered in time.
     """
 
     def __init__(self, port: int) -> None:
-        self.took: dict[str, list[float]] = {"publish": [], "lookup": [], "connect": []}
-        self.failed = dict.fromkeys(self.took, 0)
+        self._took: dict[str, list[float]] = {what: [] for what in REQUESTS}
+        self._failed = dict.fromkeys(REQUESTS, 0)
         self._port = port
         self._connection: socket.socket | None = None
         self._answers: Iterator[BaseCommand] = iter(())
@@ -80,9 +82,9 @@ class Neighbour:
                 try:
                     getattr(self, f"_{what}")()
                 except OSError:
-                    self.failed[what] += 1
+                    self._failed[what] += 1
                     self.close()
-                self.took[what].append(time.monotonic() - began)
+                self._took[what].append(time.monotonic() - began)
             time.sleep(_PACE_S)
 
     def close(self) -> None:
@@ -91,10 +93,12 @@ class Neighbour:
             self._connection.close()
             self._connection = None
 
-    def p99(self, what: str) -> float:
-        """The 99th percentile of the delays in seconds; 0 where there was none."""
-        took = sorted(self.took[what])
-        return took[min(len(took) - 1, len(took) * 99 // 100)] if took else 0.0
+    def figures(self) -> dict[str, float]:
+        """Return each request's p99 in ms, where there was one, and its failures, since the last call."""
+        took, failed = self._took, self._failed
+        self._took, self._failed = {what: [] for what in REQUESTS}, dict.fromkeys(REQUESTS, 0)
+        p99 = {what: percentile(values, 0.99) * 1e3 for what, values in took.items() if values}
+        return {**p99, **{f"{what} failed": number for what, number in failed.items()}}
 
     def _publish(self) -> None:
         self._ask(self._send.frame, BaseCommand.SEND_RECEIPT)
@@ -141,50 +145,6 @@ def _read(connection: socket.socket) -> Iterator[BaseCommand]:
             yield decode(frame[8:])
 
 
-@dataclass(slots=True)
-class KindRow:
-    """The cost of one kind; memory in bytes, over all processes of Sluice.
-
-    Attributes:
-        before, peak, after: Resident memory before the attack, its peak, and some time later.
-        cpu: The part of one core that all processes took.
-        most: The highest values of some metrics during the attack.
-        quiet, beside: The neighbour without the attack and beside it: p99 in seconds, by kind of request.
-        failed: The neighbour's requests that were refused, or not answered in time, beside the attack.
-        did: What the attack counted.
-    """
-
-    kind: HostileKind
-    before: int
-    peak: int = 0
-    after: int = 0
-    cpu: float = 0.0
-    most: dict[str, float] = field(default_factory=dict)
-    quiet: dict[str, float] = field(default_factory=dict)
-    beside: dict[str, float] = field(default_factory=dict)
-    failed: dict[str, int] = field(default_factory=dict)
-    did: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def cost(self) -> int:
-        """Bytes that the kind cost at most."""
-        return self.peak - self.before
-
-    @property
-    def holds(self) -> bool:
-        """True if the cost is within the kind's bound."""
-        return self.cost <= self.kind.bound * MB
-
-
-METRICS = (
-    "sluice_client_memory_most_bytes",
-    "sluice_hold_budget_most_bytes",
-    "sluice_lookups_in_flight",
-    "sluice_limiters",
-)
-"""Of these the highest values are kept."""
-
-
 class HostileStage:
     """A running Sluice, and its broker.
 
@@ -216,48 +176,50 @@ class HostileStage:
         """Return the resident bytes of all processes."""
         return sum(meters.resident_bytes(pid) for pid in self.pids())
 
-    def attack(self, kind: HostileKind, seconds: float, rest: float) -> KindRow:
-        """Have one kind attack for `seconds`, and measure again after `rest` seconds.
+    def attack(self, kind: HostileKind, seconds: float, rest: float) -> tuple[Sample, Sample]:
+        """Have one kind attack for `seconds`, and look at the memory again after `rest` seconds.
+
+        Returns:
+            The figures without the attack, and those beside it, with what the attack counted. Memory is in MiB. The
+            cost is rounded up, so that the whole number is within the kind's bound only if the bytes are.
 
         Raises:
             ProcessFailed: If Sluice ends.
         """
-        row, neighbour = KindRow(kind, self.memory()), Neighbour(self.port)
+        before, neighbour = self.memory(), Neighbour(self.port)
         neighbour.run(min(5.0, seconds / 3))
-        row.quiet = {what: neighbour.p99(what) for what in neighbour.took}
-        neighbour.took, neighbour.failed = {what: [] for what in neighbour.took}, dict.fromkeys(neighbour.took, 0)
+        alone = {"memory": before / MB, **neighbour.figures()}
         for pid in self.pids():
             meters.forget_peak(pid)
         to = self._admin if kind.to == "admin" else self.port
         clocks, began = [CpuClock(pid) for pid in self.pids()], time.monotonic()
         self._orders.write(f"{kind.name}\t127.0.0.1:{to}\t{seconds:g}\n")
         self._orders.flush()
-        watching = threading.Event()
-        watcher = threading.Thread(target=self._watch, args=(row, watching), daemon=True)
+        most, over = dict.fromkeys(("memory", *_BUDGETS), 0.0), threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(most, over), daemon=True)
         watcher.start()
         while not select.select([self._counts], [], [], 0)[0]:
             neighbour.run(_LOOK_S)
-        row.cpu = sum(clock.read().cpu_s for clock in clocks) / (time.monotonic() - began)
-        watching.set()
+        cpu = sum(clock.read().cpu_s for clock in clocks) / (time.monotonic() - began)
+        over.set()
         watcher.join()
-        row.peak = max(row.peak, sum(meters.peak_bytes(pid) for pid in self.pids()))
-        row.beside = {what: neighbour.p99(what) for what in neighbour.took}
-        row.failed = neighbour.failed
-        row.did = json.loads(self._counts.readline() or "{}")
+        most["memory"] = max(most["memory"], sum(meters.peak_bytes(pid) for pid in self.pids()))
+        beside = {"cpu": cpu, **neighbour.figures(), **json.loads(self._counts.readline() or "{}")}
         neighbour.close()
         settle(self._process.pid, rest)
         time.sleep(rest)
-        row.after = self.memory()
+        later, cost = self.memory(), most["memory"] - before
         self._process.check_running()
-        return row
+        sizes = {name: size / MB for name, size in {**most, "later": later}.items()}
+        return alone, {**beside, **sizes, "cost": math.ceil(cost / MB)}
 
-    def _watch(self, row: KindRow, over: threading.Event) -> None:
+    def _watch(self, most: dict[str, float], over: threading.Event) -> None:
         while not over.wait(_LOOK_S):
-            row.peak = max(row.peak, self.memory())
+            most["memory"] = max(most["memory"], self.memory())
             with suppress(AdminError):
                 values = scrape(self._admin).values
-                for name in METRICS:
-                    row.most[name] = max(row.most.get(name, 0.0), values.get(name, 0.0))
+                for name, metric in _BUDGETS.items():
+                    most[name] = max(most[name], values.get(metric, 0.0))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from functools import partial
 from math import inf
 from secrets import token_bytes
 
-from bench.harness import BenchError, Figure, Goal, Row
+from bench.harness import BenchError, Figure, Goal, Row, jain, percentile
 from bench.limits.publisher import PacedLane
 from bench.limits.trial import (
     BURST_S,
@@ -30,11 +30,9 @@ from bench.limits.trial import (
     by_turns,
     count_between,
     evenness,
-    jain,
     longest_gap,
     noticed,
     per_second,
-    percentile,
     spaces,
 )
 from loadgen.load.clients import Clients, Record, SharedConsumer

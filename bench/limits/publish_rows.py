@@ -8,7 +8,7 @@ from heapq import merge
 from math import inf
 from time import monotonic
 
-from bench.harness import BenchError, Figure, Goal, Row, Sample
+from bench.harness import BenchError, Figure, Goal, Row, Sample, jain
 from bench.limits.trial import (
     EVEN,
     EVENNESS,
@@ -25,7 +25,6 @@ from bench.limits.trial import (
     by_turns,
     count_between,
     evenness,
-    jain,
     noticed,
 )
 

@@ -22,7 +22,18 @@ from typing import TypeVar
 import msgspec
 
 from adminrest.client import AdminClient
-from bench.harness import BenchError, Figure, Found, Goal, Progress, Row, Sample, in_rounds, last_line
+from bench.harness import (
+    BenchError,
+    Figure,
+    Found,
+    Goal,
+    Progress,
+    Row,
+    Sample,
+    in_rounds,
+    last_line,
+    percentile,
+)
 from loadgen.load.clients import Clients
 from loadgen.load.payload import RUN_BYTES, read_payload
 from loadgen.load.results import RateLine, max_excess
@@ -395,24 +406,6 @@ def warm_up(stage: TrialStage) -> None:
 
 TimeSpan = tuple[float, float]
 """Begin and end."""
-
-
-def jain(shares: Collection[float]) -> float:
-    """Return Jain's index of fairness: 1 when all shares are equal, 1/n when one has all; 0 when all are 0.
-
-    Source: Jain, Chiu, Hawe: A Quantitative Measure of Fairness and Discrimination, 1984.
-    """
-    squares = sum(share * share for share in shares)
-    return sum(shares) ** 2 / (len(shares) * squares) if squares else 0.0
-
-
-def percentile(values: Collection[float], part: float) -> float:
-    """The least value that at least `part` (0 to 1) of all do not exceed; infinity of none.
-
-    Infinite values are messages that never came.
-    """
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else math.inf
 
 
 def count_between(times: Sequence[float], begin: float, end: float) -> int:

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.harness import jain
 from limiter.limiter import Limiter, Stream, refusal_of
 from limiter.scheduler import obstacle_of, refusing
 from tests.limiter.standing import tag_of
-from tests.limiter.world import World, jain, limiter
+from tests.limiter.world import World, limiter
 
 SIZE = 100
 SECONDS = 30

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.harness import jain
 from limiter.levels import Setting
 from limiter.limiter import Entry, Limiter, Stream
 from limiter.token_bucket import Limit, rate
-from tests.limiter.world import Governed, World, jain, limiter
+from tests.limiter.world import Governed, World, limiter
 
 BATCHES = (1, 2, 7, 10, 50, 100, 333, 1000)
 

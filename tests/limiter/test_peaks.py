@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.harness import jain
 from limiter.limiter import Limiter, Stream
 from limiter.scheduler import LEAST_SLEEP_NS
 from limiter.token_bucket import Limit, Rate, rate
 from tests.examples import examples
 from tests.limiter.fitting import fits
 from tests.limiter.ledger import within
-from tests.limiter.world import World, jain, limiter
+from tests.limiter.world import World, limiter
 
 SECOND = 1_000_000_000
 SUSTAINED, PEAK = rate(100, burst=500), rate(300, burst=1)

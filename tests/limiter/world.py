@@ -210,8 +210,3 @@ def limiter(
         rate(size, burst=burst if not messages else None) if size else None,
     )
     return Limiter(Scope("publish", "topic", name, "t", "n"), limit, "test", now)
-
-
-def jain(shares: list[float]) -> float:
-    """Jain's fairness index: 1 where all are equal, 1/n where one has all."""
-    return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))

@@ -1,10 +1,10 @@
 """Whether a limit is kept, at the receiving end, and used, by the access log."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from datetime import datetime
 
 from accesslog.record import IntervalLine
+from bench.harness import jain
 from compliance.judging.facts import Judged
 from tests.compliance.judging.pure import Key, verdicts
 from tests.compliance.real_log import assert_kept, lines_so_far
@@ -74,10 +74,10 @@ def in_bytes(arrivals: list[Arrival], entry_bytes: int) -> list[Arrival]:
     return [(at, messages * entry_bytes) for at, messages in arrivals]
 
 
-def shares(sluice: SluiceProcess, direction: str, *topics: str) -> list[int]:
-    """How many messages of each stream of these topics passed while all of them waited, by intervals of the log.
+def evenness(sluice: SluiceProcess, direction: str, *topics: str) -> float:
+    """Jain's index of what each stream of these topics passed while all of them waited, by intervals of the log.
 
-    Empty where a busy machine has not let all of them ask for more than their share in enough intervals.
+    It is 1 where a busy machine has not let all of them ask for more than their share in enough intervals.
     """
     found: defaultdict[datetime, dict[tuple[int, int], IntervalLine]] = defaultdict(dict)
     for line in lines_so_far(sluice.access_log):
@@ -91,10 +91,5 @@ def shares(sluice: SluiceProcess, direction: str, *topics: str) -> list[int]:
         and all(line.throttled_ms >= WAITING[direction] * line.duration_ms for line in lines.values())
     ]
     if len(whole) < FEWEST_INTERVALS:
-        return []
-    return [sum(lines[stream].passed_messages for lines in whole) for stream in whole[0]]
-
-
-def jain(shares: Sequence[float]) -> float:
-    """Jain's index: 1 where all shares are equal, or where there are none."""
-    return 1 if not shares else sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))
+        return 1
+    return jain([sum(lines[stream].passed_messages for lines in whole) for stream in whole[0]])

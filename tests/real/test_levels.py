@@ -12,7 +12,7 @@ from tests.real.conftest import IS_DIRECT
 from tests.real.flows import Flow, Load, Played
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.stages import Stage, open_stages
-from tests.real.steadiness import assert_never_above, assert_used, jain, shares
+from tests.real.steadiness import assert_never_above, assert_used, evenness
 from tests.real.test_blocking import TOKEN
 
 pytestmark = pytest.mark.real
@@ -125,4 +125,4 @@ def test_who_shares_a_limit_gets_an_equal_share(
 ) -> None:
     flow, stage = played[level], stages["address" if level == "address" else "levels"]
     assert len(flow.senders) == sharers
-    assert jain(shares(stage.sluice, "publish", *flow.topics)) >= 0.99
+    assert evenness(stage.sluice, "publish", *flow.topics) >= 0.99

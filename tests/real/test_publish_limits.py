@@ -10,7 +10,7 @@ from tests.real.demand import publishing
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import TENANT, PulsarRest, topic_name
 from tests.real.sluice_process import SluiceProcess
-from tests.real.steadiness import assert_never_above, assert_used, jain, shares
+from tests.real.steadiness import assert_never_above, assert_used, evenness
 from tests.real.traffic import digests, open_sender, payload, receive, sent_by
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("needs_limits")]
@@ -51,7 +51,7 @@ def test_a_namespace_total_holds_the_greedy_and_spares_others(
     assert len(addresses) == 1, "they were to share one connection"
     assert_never_above(limited.arrivals, Line(TOTAL, burst=TOTAL / 10), begun)
     assert_used(sluice_proxy, "publish", "namespace", f"{TENANT}/total")
-    assert jain(shares(sluice_proxy, "publish", *topics)) >= 0.99
+    assert evenness(sluice_proxy, "publish", *topics) >= 0.99
     (stream,) = sluice_proxy.streams(free)
     assert (stream["throttled_ms"], stream["limits"]) == (0, [])
     for cause in ("publish_rate", "hold_connection", "hold_process"):

@@ -21,7 +21,7 @@ from tests.real.flows import Played
 from tests.real.metrics import counted
 from tests.real.pulsar_rest import PulsarRest
 from tests.real.stages import Stage, open_stages
-from tests.real.steadiness import SURPLUS_S, assert_never_above, assert_used, held_messages, in_bytes, jain, shares
+from tests.real.steadiness import SURPLUS_S, assert_never_above, assert_used, evenness, held_messages, in_bytes
 from tests.real.traffic import digest
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(IS_DIRECT, reason="the broker itself has not Sluice's limits")]
@@ -137,7 +137,7 @@ def test_twenty_consumers_share_50_a_second_from_the_first_second_on(
     drained: Drained = played["twenty"]
     assert_within(played.begun["twenty"], drained.arrivals, 50)
     assert_used(stages["broker-50"].sluice, "dispatch", "proxy")
-    assert jain(shares(stages["broker-50"].sluice, "dispatch", topic("twenty"))) >= 0.98
+    assert evenness(stages["broker-50"].sluice, "dispatch", topic("twenty")) >= 0.98
     assert 0 < drained.watched.most["held_messages"] <= HORIZON_S * 50 + 20
     waiting = drained.watched.sum_of("offered_messages") - drained.watched.sum_of("passed_messages")
     assert waiting <= HORIZON_S * 50 + 20
@@ -152,7 +152,7 @@ def test_a_broker_s_10_messages_and_1024_bytes_are_those_of_all_its_topics(
     assert_within(played.begun["broker 1"], together, 10)
     assert_used(stages["broker-10-1024"].sluice, "dispatch", "proxy")
     sluice = stages["broker-10-1024"].sluice
-    assert jain(shares(sluice, "dispatch", topic("broker-1"), topic("broker-2"))) >= 0.98
+    assert evenness(sluice, "dispatch", topic("broker-1"), topic("broker-2")) >= 0.98
     assert counted(sluice, "sluice_limiter_throttled_seconds_total", direction="dispatch", level="proxy") > 7
 
 
@@ -186,7 +186,7 @@ def test_a_resource_group_s_50_messages_are_those_of_both_its_namespaces(
     assert_within(played.begun[scenes.GROUPED[0]], together, 50)
     assert_used(stages["topics"].sluice, "dispatch", "resource_group", "messages")
     topics = [topic("t", name) for name in scenes.GROUPED[:2]]
-    assert jain(shares(stages["topics"].sluice, "dispatch", *topics)) >= 0.99
+    assert evenness(stages["topics"].sluice, "dispatch", *topics) >= 0.99
 
 
 def test_a_resource_group_s_4000_bytes_are_those_of_both_its_namespaces(
@@ -217,7 +217,7 @@ def test_subscriptions_of_a_topic_share_its_quota(played: Played[Any], stages: d
     delivered.assert_in_order()
     assert_within(played.begun["shared quota"], delivered.arrivals, 10)
     assert_used_of_topic(stages, topic("shared-quota"))
-    assert jain(shares(stages["topics"].sluice, "dispatch", topic("shared-quota"))) >= 0.98
+    assert evenness(stages["topics"].sluice, "dispatch", topic("shared-quota")) >= 0.98
 
 
 @pytest.mark.parametrize("name", ["six", "six, imprecise"])

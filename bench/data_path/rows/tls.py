@@ -10,7 +10,7 @@ from bench.data_path.proxies import BARE, HAPROXY, OFFICIAL, SLUICE, RunningPeer
 from bench.data_path.rows.connections import SETTLE_S, crowd
 from bench.data_path.rows.throughput import asked, measure_deliveries, measure_sends
 from bench.data_path.stage import CpuClock, DataRow, Stage, TlsLines, settle
-from bench.harness import BenchError, Figure, Goal, Row, Sample
+from bench.harness import BenchError, Figure, Goal, Row, Sample, percentile
 
 PEERS = (BARE, HAPROXY, OFFICIAL, SLUICE)
 _MILLION = 1e6
@@ -72,9 +72,8 @@ def _latency_row(rate: int) -> DataRow:
     def measure(stage: Stage, name: str) -> Sample:
         lines, at, peer = peer_on(stage, name, BOTH)
         direct, took = asked(at, (lines.direct(), peer.port), rate, _PARTS * int(rate * stage.seconds / 5))
-        p50, p99 = added(direct, took, 50), added(direct, took, 99)
-        whole = statistics.quantiles(took, n=100)[98] * _MILLION
-        return {"p50": p50 * _MILLION, "p99": whole, "added": p99 * _MILLION}
+        p50, p99 = added(direct, took, 0.5), added(direct, took, 0.99)
+        return {"p50": p50 * _MILLION, "p99": percentile(took, 0.99) * _MILLION, "added": p99 * _MILLION}
 
     figures = (
         Figure("p50", "added to the p50 without a proxy", " µs", goals=(Goal("≤", None, BARE),)),
@@ -88,20 +87,14 @@ def _latency_row(rate: int) -> DataRow:
 _PARTS = 8
 
 
-def added(direct: Sequence[float], took: Sequence[float], percentile: int) -> float:
+def added(direct: Sequence[float], took: Sequence[float], part: float) -> float:
     """Return the excess of a percentile of `took` over that of `direct`: the median of differences of equal parts.
 
     Delays of both at the same time are the machine's and cancel out; a disturbed part is one of many.
     """
     each = len(direct) // _PARTS
-    parts = [slice(at, at + each) for at in range(0, each * _PARTS, each)]
-    return statistics.median(
-        _percentile(took[part], percentile) - _percentile(direct[part], percentile) for part in parts
-    )
-
-
-def _percentile(values: Sequence[float], percentile: int) -> float:
-    return statistics.quantiles(values, n=100)[percentile - 1]
+    spans = [slice(at, at + each) for at in range(0, each * _PARTS, each)]
+    return statistics.median(percentile(took[span], part) - percentile(direct[span], part) for span in spans)
 
 
 def _handshakes_row(count: int, at_once: int) -> DataRow:

@@ -30,12 +30,6 @@ def test_instructions_are_summed_by_layer_with_inlined_ones():
     }
 
 
-def test_the_table_has_a_line_for_each_chunk():
-    lines = instructions.table({(8, 100): {"uvloop": 7.0, "other": 3.0}, (4, 16384): {}}).splitlines()
-    assert [cell.strip() for cell in lines[2].split("|")][1:-1] == ["8 x 100 B", "10", "0", "0", "7", "0", "3"]
-    assert lines[3].startswith("| 4 x 16,384 B | 0 |")
-
-
 def test_without_valgrind_it_says_so(monkeypatch, capsys):
     monkeypatch.setenv("PATH", "")
     assert instructions.main([]) == 1

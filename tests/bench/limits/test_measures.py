@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from bench.harness import jain, percentile
 from bench.limits.trial import (
     EVEN,
     EVENNESS,
@@ -12,12 +13,10 @@ from bench.limits.trial import (
     Times,
     count_between,
     evenness,
-    jain,
     longest_gap,
     noticed,
     pair_means,
     per_second,
-    percentile,
     spaces,
     worst_deviation,
 )
