@@ -45,6 +45,8 @@ def main(words: Sequence[str]) -> int:
     kinds = [kind for kind in KINDS if not chosen.only or any(word in kind.name for word in chosen.only)]
     if not kinds:
         parser.error("--only: no kind has this in its name")
+    if chosen.write and chosen.only:
+        parser.error("--write: a page gets all kinds only: leave out --only")
 
     def measured() -> Found:
         found: dict[str, harness.Rounds] = {}

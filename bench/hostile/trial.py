@@ -94,11 +94,11 @@ class Neighbour:
             self._connection = None
 
     def figures(self) -> dict[str, float]:
-        """Return each request's p99 in ms, where there was one, and its failures, since the last call."""
+        """Return each request's p99 in ms and its failures since the last call, where there are any."""
         took, failed = self._took, self._failed
         self._took, self._failed = {what: [] for what in REQUESTS}, dict.fromkeys(REQUESTS, 0)
         p99 = {what: percentile(values, 0.99) * 1e3 for what, values in took.items() if values}
-        return {**p99, **{f"{what} failed": number for what, number in failed.items()}}
+        return {**p99, **{f"{what} failed": number for what, number in failed.items() if number}}
 
     def _publish(self) -> None:
         self._ask(self._send.frame, BaseCommand.SEND_RECEIPT)

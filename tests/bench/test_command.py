@@ -24,9 +24,3 @@ def test_words_after_the_name_are_those_of_the_benchmark():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "python -m bench compliance: error: argument --rounds" in done.stderr
-
-
-def test_an_unknown_name_lists_those_there_are():
-    done = subprocess.run([sys.executable, "-m", "bench", "x"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert all(name in done.stderr for name in bench.BENCHMARKS)

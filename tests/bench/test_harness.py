@@ -8,7 +8,6 @@ import pytest
 
 from bench import harness
 from bench.harness import (
-    WIDTH,
     Figure,
     Goal,
     PageError,
@@ -16,13 +15,10 @@ from bench.harness import (
     Sample,
     Section,
     missed,
-    number,
     page_text,
-    prose,
     put_between,
     shown,
     unguarded,
-    values_of,
 )
 
 RATE = Figure("rate", "frames/s", digits=1)
@@ -49,11 +45,6 @@ def samples(*values, key="factor"):
 def test_a_figure_shows_its_median_and_the_spread_that_can_be_seen(values, text):
     assert FACTOR.shown(samples(*values)) == text
     assert FACTOR.shown([*samples(*values), None]) == text, "what failed is no value"
-
-
-def test_shown_numbers_are_rounded_and_values_are_exact():
-    assert [number(-0.04, 1), number(1234.5678, 2), number(math.inf, 0)] == ["0.0", "1,234.57", "never"]
-    assert values_of("rate", [{"rate": 1.0}, None, {"cpu": 2.0}]) == [1.0]
 
 
 def is_met(goal, *values):
@@ -142,6 +133,16 @@ def test_a_load_is_a_table_of_peers_and_of_sluice_beside_them():
     ]
 
 
+def test_rows_of_the_same_figures_are_lines_of_one_table():
+    figures = (Figure("rate", "frames/s"), LATE, Figure("lost", "lost"))
+    row: Row[None] = Row("send", "SEND of 100 B", figures, None, ("other, bare", "Sluice"))
+    assert Section("bench", [row, row], is_listed=True).drawn(found(95.0)).splitlines() == [
+        "|               | frames/s |         lag | lost |     goal |",
+        "| ------------- | -------: | ----------: | ---: | -------: |",
+        *["| SEND of 100 B | 100 → 95 | 1 ms → 4 ms |    - | ≤ 5 ms ✓ |"] * 2,
+    ]
+
+
 def test_goals_that_are_missed_are_named():
     assert missed([ROW], found(90.0)) == []
     assert missed([ROW], found(80.0)) == ["send: frames/s: 80: 0.80 x other, bare **missed** (≥ 0.90)"]
@@ -191,20 +192,6 @@ def test_what_cannot_become_a_page_is_told_with_the_remedy(tmp_path, monkeypatch
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(PageError, match="may not be written"):
         page_text(page)
-
-
-def test_prose_is_wrapped_to_the_page_and_tables_are_not():
-    text = prose(f"## {'title ' * 20}\n\n{'word ' * 40}\n\n| {'cell ' * 30} |")
-    heading, paragraph, table = text.split("\n\n")
-    assert max(map(len, paragraph.splitlines())) <= WIDTH < min(len(heading), len(table))
-
-
-def test_the_machine_is_shown_with_its_congestion_control(tmp_path, monkeypatch):
-    monkeypatch.setattr(harness, "_CONGESTION", tmp_path / "tcp_congestion_control")
-    assert harness.congestion() == ""
-    (tmp_path / "tcp_congestion_control").write_text("reno\n")
-    assert harness.congestion() in harness.machine()
-    assert harness.congestion() == ", TCP's congestion control reno"
 
 
 # ---- The command line

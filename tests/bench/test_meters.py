@@ -50,10 +50,6 @@ def test_the_most_memory_is_that_since_it_was_forgotten():
     assert meters.peak_bytes(os.getpid()) < at_most - (32 << 20)
 
 
-def test_a_field_that_is_not_there_is_0():
-    assert meters.field_of("Name:\tx\n", "VmRSS") == 0
-
-
 def test_the_processes_are_found_that_any_of_its_threads_started(tmp_path):
     for number, children in enumerate(["13 14 ", "", "15 "]):
         task = tmp_path / "12" / "task" / str(number)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.processes import WARM_UP, DemoError, Processes, start_real, warm_up
+from demo.processes import DemoError, Processes, start_real
 
 PUBLISHES_TO = ["persistent://b/n2/x", "persistent://a/n1/x", "persistent://b/n2/y"]
 
@@ -64,19 +64,3 @@ def test_a_refused_tenant_is_named(processes: Processes, admin: type[Admin], tmp
     admin.answer = 500
     with pytest.raises(DemoError, match=r"broker: PUT http://.*/tenants/a: 500"):
         start_real(processes, tmp_path, PUBLISHES_TO)
-
-
-def test_a_broker_is_warmed_up_with_a_load_straight_to_it(tmp_path: Path) -> None:
-    commands = []
-
-    class Recording(Processes):
-        def start(self, name: str, command: list[str]) -> None:
-            commands.append(command)
-            super().start(name, [sys.executable, "-c", ""])
-
-    with Recording(tmp_path) as recording:
-        warm_up(recording, tmp_path, "pulsar://here")
-    (command,) = commands
-    urls = [command[command.index(option) + 1] for option in ("--service-url", "--verify-url")]
-    assert urls == ["pulsar://here"] * 2
-    assert command[command.index("--scenario") + 1] == str(WARM_UP)

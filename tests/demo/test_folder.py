@@ -5,11 +5,6 @@ import pytest
 from demo.processes import DemoError, claimed
 
 
-def test_the_folder_is_made(tmp_path: Path) -> None:
-    with claimed(tmp_path / "a" / "b"):
-        assert (tmp_path / "a" / "b").is_dir()
-
-
 def test_what_was_there_is_gone(tmp_path: Path) -> None:
     (tmp_path / "old.txt").touch()
     (tmp_path / "folder" / "deep").mkdir(parents=True)
@@ -24,9 +19,3 @@ def test_a_second_demo_is_told_to_wait_and_touches_nothing(tmp_path: Path) -> No
         with pytest.raises(DemoError, match=f"another demo uses {tmp_path}: wait"), claimed(tmp_path):
             pass
         assert (tmp_path / "counts.json").exists()
-
-
-def test_after_the_first_the_second_may(tmp_path: Path) -> None:
-    for _ in range(2):
-        with claimed(tmp_path):
-            pass

@@ -49,12 +49,3 @@ def test_the_last_line_is_the_verdict_and_only_success_is_0(
     *_, where, last = capsys.readouterr().out.splitlines()
     assert last.startswith(verdict)
     assert "demo/out/" in where
-
-
-@pytest.mark.parametrize("arguments", [("--seconds", "4"), ("--seconds", "long"), ("--broker", "other")])
-def test_a_wrong_argument_ends_with_a_line_that_names_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, str]
-) -> None:
-    with pytest.raises(SystemExit):
-        run(monkeypatch, [], *arguments)
-    assert arguments[0] in capsys.readouterr().err

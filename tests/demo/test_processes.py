@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from demo.processes import DemoError, Processes, sluice
+from demo.processes import DemoError, Processes
 from tests.waiting import PATIENCE_S
 
 LASTS = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
@@ -63,14 +63,6 @@ def test_one_that_is_never_ready_is_named(tmp_path: Path) -> None:
             processes.wait_until("lasts", lambda: False, 0)
 
 
-def test_the_end_is_awaited_and_something_done_meanwhile(tmp_path: Path) -> None:
-    seen = []
-    with Processes(tmp_path) as processes:
-        processes.start("ends", [sys.executable, "-c", "import time; time.sleep(0.3)"])
-        processes.wait_for_end("ends", PATIENCE_S, lambda: seen.append(1))
-    assert seen
-
-
 def test_an_end_with_an_unexpected_code_is_an_error(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
         processes.start("ends", ENDS)
@@ -94,7 +86,3 @@ def test_stopping_one_that_ends_badly_is_an_error(tmp_path: Path) -> None:
         processes.start("lasts", LASTS)
         with pytest.raises(DemoError, match=r"^lasts: ended with code -15"):
             processes.stop("lasts")
-
-
-def test_sluice_runs_in_this_very_environment() -> None:
-    assert sluice("load", "--seconds", "5") == [sys.executable, "-m", "sluice", "load", "--seconds", "5"]

@@ -32,7 +32,3 @@ def test_a_stream_that_closes_is_no_negative_rate() -> None:
     meter = RateMeter(["t"])
     meter.rows(1.0, {"t": TopicStreams(10, 5)}, NOTHING)
     assert meter.rows(2.0, {}, NOTHING)[0].passed == 0
-
-
-def test_each_topic_has_its_row_in_order_even_before_it_is_seen() -> None:
-    assert [row.topic for row in RateMeter(["b", "a"]).rows(1.0, {}, NOTHING)] == ["b", "a"]

@@ -56,13 +56,6 @@ def test_a_process_that_fails_is_named_with_its_last_lines(
         told(plan)
 
 
-def test_what_an_earlier_demo_left_behind_is_gone(plan: DemoPlan) -> None:
-    plan.out.mkdir()
-    (plan.out / "old.txt").touch()
-    told(plan)
-    assert not (plan.out / "old.txt").exists()
-
-
 def test_demo_that_holds_offers_load_until_an_interrupt(plan: DemoPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     out, loads = io.StringIO(), 0
     wait_for_end = demo.processes.Processes.wait_for_end

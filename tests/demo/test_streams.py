@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from demo.watch import TopicStreams, by_topic, fetch_streams
+from demo.watch import TopicStreams, by_topic
 
 
 def stream(topic: str = "t", direction: str = "publish", **changes: Any) -> dict[str, Any]:
@@ -40,7 +40,3 @@ def test_consumers_are_left_out() -> None:
 )
 def test_the_narrowest_message_limit_is_shown(limits: list[dict[str, Any]], narrowest: float | None) -> None:
     assert by_topic([stream(limits=limits)])["t"].limit_per_s == narrowest
-
-
-def test_no_answer_is_none_and_no_error() -> None:
-    assert fetch_streams("127.0.0.1:1") is None

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from structlog.testing import capture_logs
 
 from adminrest.client import AdminClient, AdminError
+from bench.harness import jain
 from loadgen.real.process import TetheredProcess, free_ports
 from proxy.config.model import Config
 from proxy.processes import (
@@ -42,7 +43,6 @@ from tests.real.arrivals import Line
 from tests.real.demand import publishing
 from tests.real.receiving_end import ReceivingEnd
 from tests.real.sluice_process import launch_sluice
-from tests.real.steadiness import jain
 from tests.real.traffic import open_sender
 from tests.waiting import PATIENCE_S, until, wait_for
 
@@ -484,15 +484,27 @@ def share(processes: Processes, index: int) -> float:
     return float(sum(one["share"] for one in shares if one["limiter"] == "publish tenant acme"))
 
 
-def _is_shared_evenly(watch: Arrivals, messages: int) -> bool:
-    """Look at the next so many messages; where a process got no processor its lease ends, and others have its share."""
+def _is_shared_evenly(watch: Arrivals, streams: int) -> bool:
+    """Look at the next messages, 50 of each stream: is Jain's index what is promised?
+
+    An even division of them has 0.988 at least. A process may pass an entry and its part of the burst of 10 more or
+    less than its share, and a stream a turn. That is 3.3 + 1 + 1 of a stream's 50 where each of three processes has one
+    stream, and less where there are more: 1 / (1 + (5.3 / 50)²). A process that gets no processor for a while misses
+    that, and the next messages are looked at.
+    """
     watch.by_producer.clear()
-    wait_for(lambda: sum(watch.by_producer.values()) >= messages)
-    return jain(list(watch.by_producer.values())) >= 0.95
+    wait_for(lambda: sum(watch.by_producer.values()) >= 50 * streams)
+    passed = list(watch.by_producer.values())
+    return jain([*passed, *[0] * (streams - len(passed))]) >= 0.98
 
 
 def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> None:
-    """P8, at the broker: burst, rate over time, and an entry for each process."""
+    """P8, at the broker: burst, rate over time, and an entry for each process.
+
+    That others have the share of the killed one has no bound of time here. Its lease is 0.6 s, and the process that
+    takes its place needs more than that of a busy machine's processors to start; `bench/process_sharing.py` measures
+    it beside the lease.
+    """
     several = start(limits=LIMIT, processes=3)
     several.wait_for("all processes serve")
     for index in range(3):
@@ -506,7 +518,7 @@ def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> 
             greedy += 1
         wait_for(lambda: min(share(several, index) for index in range(3)) > 0)
         wait_for(lambda: sum(share(several, index) for index in range(3)) > 0.99)
-        wait_for(partial(_is_shared_evenly, watch, 50 * greedy), told=lambda: watch.by_producer)
+        wait_for(partial(_is_shared_evenly, watch, greedy), told=lambda: watch.by_producer)
         os.kill(several.pid(2), signal.SIGKILL)
         wait_for(lambda: share(several, 0) + share(several, 1) > 0.99)
         several.wait_for("process serves", 4)

@@ -54,13 +54,6 @@ def test_what_ends_it_is_one_line(monkeypatch, capsys, error, said):
     assert told.endswith(f"{said}\n")
 
 
-@pytest.mark.parametrize("argument", ["--kind=8", "--chunks=0"])
-def test_chunks_have_to_be_some(capsys, argument):
-    with pytest.raises(SystemExit, match="2"):
-        instructions.main([argument])
-    assert "belongs here" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("text", ["8", "x", "0x100", "8x-1", "8x0", "1x9999999999", "1x2x3", ""])
 def test_a_chunk_has_frames_that_have_bytes(text):
     assert instructions.kind("8x100") == (8, 100)

@@ -24,11 +24,6 @@ def test_a_short_run_of_one_row_prints_its_table(capsys):
     assert "measured on" in printed
 
 
-def test_a_row_of_which_no_peer_is_wanted_is_told(capsys):
-    assert called("--only", "held-messages", "--peer", BARE) == BAD_INPUT
-    assert "--only held-messages: of its peers none is wanted: --peer Sluice" in capsys.readouterr().err
-
-
 def test_a_page_gets_full_runs_only(capsys, tmp_path):
     assert called("--short", "--write", str(tmp_path / "page.md")) == BAD_INPUT
     assert "full runs only" in capsys.readouterr().err
@@ -39,18 +34,6 @@ def test_a_page_without_a_mark_is_reported_before_measuring(capsys, tmp_path):
     page.write_text(MARKS[0])
     assert called("--write", str(page)) == BAD_INPUT
     assert "only one of the lines" in capsys.readouterr().err
-
-
-def test_an_unwritable_page_is_reported_before_measuring(capsys, tmp_path):
-    assert called("--write", str(tmp_path / "nowhere" / "page.md")) == BAD_INPUT
-    assert "nowhere: make it, or name another page" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("argument", ["--rounds=0", "--seconds=nan", "--seconds=-1"])
-def test_nothing_is_measured_for_no_time_or_no_times(capsys, argument):
-    with pytest.raises(SystemExit, match="2"):
-        called("--only", "send-100-1", argument)
-    assert "belong" in capsys.readouterr().err
 
 
 def test_rows_of_tls_are_written_alone_and_leave_the_others(monkeypatch, tmp_path):
@@ -146,9 +129,3 @@ def test_the_section_fits_the_page_and_holds_all():
     assert re.search(r"is \d\d lines\s+of\s+uvloop", text)
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "No frame was lost." in bench.section("section.md", "", [], {})
-
-
-def test_the_section_of_tls_fits_the_page():
-    assert (
-        max(map(len, bench.section("tls_section.md", "| a table |", ["somebody lost some"], {}).splitlines())) <= WIDTH
-    )

@@ -173,11 +173,6 @@ def test_without_a_compiler_nothing_can_be_measured(monkeypatch):
         native.Native()
 
 
-def test_a_compiler_whose_quotation_is_not_closed_is_none(monkeypatch):
-    monkeypatch.setenv("CC", "cc '-O2")
-    assert native.compiler() is None
-
-
 def test_nothing_is_executed_that_others_could_have_put_there(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     folder = tmp_path / f"sluice-bench-{os.getuid()}"
@@ -190,11 +185,6 @@ def test_nothing_is_executed_that_others_could_have_put_there(monkeypatch, tmp_p
     (tmp_path / "elsewhere").mkdir()
     with pytest.raises(BenchError, match="others can write there: remove it"):
         native.Native()
-
-
-def test_the_compiler_of_the_environment_is_taken(monkeypatch):
-    monkeypatch.setenv("CC", "true --fast")
-    assert native.compiler() == ["true", "--fast"]
 
 
 def test_other_threads_run_while_it_waits(native):

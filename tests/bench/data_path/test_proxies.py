@@ -1,6 +1,5 @@
 """How each proxy is had and started."""
 
-import json
 import os
 import subprocess
 import sys
@@ -43,19 +42,6 @@ def test_who_ends_is_told_at_once_with_what_it_said(monkeypatch, tmp_path):
     lame = PeerPlan("lame", lambda _place: Command([sys.executable, "-c", "print('no such key'); raise SystemExit(3)"]))
     with pytest.raises(BenchError, match=r"^lame ended with code 3: no such key$"), running(lame, tmp_path, 1):
         pass
-
-
-def test_each_has_a_folder_of_its_own(tmp_path):
-    folders = []
-
-    def command(place):
-        folders.append(place.folder)
-        raise BenchError("seen enough")
-
-    for _ in range(2):
-        with pytest.raises(BenchError), running(PeerPlan("some peer", command), tmp_path, 1):
-            pass
-    assert len(set(folders)) == 2
 
 
 SIMULATED = """\
@@ -128,28 +114,10 @@ def test_without_java_it_cannot_be_had(monkeypatch, tmp_path):
     assert "install Java" in (official_plan(PARSING).missing() or "")
 
 
-def test_it_runs_as_it_is_deployed(tmp_path):
-    line = sluice_plan().command(Place(tmp_path, 1, 2, 3)).line
-    assert line[-8:] == [
-        "--listen", "pulsar://127.0.0.1:1", "--broker", "pulsar://127.0.0.1:3", "--admin", "127.0.0.1:2",
-        "--access-log", str(tmp_path / "access-log"),
-    ]  # fmt: skip
-
-
 def test_it_may_be_asked_to_write_no_log(tmp_path):
     place = Place(tmp_path, 1, 2, 3)
     silent, logging = (sluice_plan(is_logging=flag).command(place).line for flag in (False, True))
     assert logging == [*silent, "--access-log", str(tmp_path / "access-log")]
-
-
-def test_it_gets_the_limits_it_is_to_have(tmp_path):
-    sluice_plan({"topics": {}}).command(Place(tmp_path, 1, 2, 3))
-    assert json.loads((tmp_path / "sluice.yaml").read_text())["limits"] == {"topics": {}}
-
-
-def test_it_may_have_several_processes(tmp_path):
-    sluice_plan(processes=3).command(Place(tmp_path, 1, 2, 3))
-    assert json.loads((tmp_path / "sluice.yaml").read_text())["processes"] == 3
 
 
 def test_interpreted_it_finds_nothing_compiled(tmp_path):

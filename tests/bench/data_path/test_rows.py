@@ -8,7 +8,7 @@ from bench.data_path import wire
 from bench.data_path.command import SHORT as SHORT_FORM
 from bench.data_path.command import rows, tls_rows
 from bench.data_path.native import Live
-from bench.data_path.proxies import BARE, EVERYBODY, PLANS, SLUICE, UNREACHED
+from bench.data_path.proxies import BARE, EVERYBODY, PLANS, SLUICE
 from bench.data_path.pulsar_perf import Traffic
 from bench.data_path.rows import bucket, connections, many_streams, sizing, throughput, tls
 from bench.data_path.rows.many_streams import Held, Load
@@ -88,16 +88,6 @@ def test_there_are_as_many_connections_as_descriptors_allow(most, possible):
     assert connections.connections_possible(10_000, most) == possible
 
 
-def test_each_limit_is_a_topics():
-    assert list(connections.many_limits(2)["topics"]) == [
-        f"persistent://public/default/limited-{number}" for number in (0, 1)
-    ]
-
-
-def test_all_descriptors_that_may_be_had_are():
-    assert connections.descriptors() == connections.descriptors() > 0
-
-
 def test_a_crowd_larger_than_what_comes_at_once_is_greeted(stage, name):
     with connections.crowd(stage, stage.peers[name].port, 20, 8) as opened:
         assert opened.seconds > 0
@@ -166,12 +156,6 @@ def test_an_entry_costs_a_message_or_what_is_behind_its_command():
     assert held("messages", 1, 1000).cost == 1
     command = int.from_bytes(wire.send_frame(1000).frame[4:8], "big")
     assert held("bytes", 1, 1000).cost == 1000 - 8 - command
-
-
-def test_all_streams_are_within_one_limit():
-    total = many_streams.limits(held("bytes", 7, 100))["namespaces"]["public/default"]
-    assert total["publish_total"] == {"bytes": 7}
-    assert total["publish"] == UNREACHED["namespaces"]["public/default"]["publish"]
 
 
 LOAD = Load(connections=2, streams=3, size=1000, window_s=0.5)
@@ -251,14 +235,6 @@ def test_what_fails_is_one_line(real, monkeypatch):
 def test_without_a_real_broker_nothing_is_measured(stage):
     with pytest.raises(BenchError, match="--real"):
         throughput.perf_row(TRAFFIC).measure(stage, BARE)
-
-
-@pytest.mark.parametrize(("is_batched", "most"), [(False, 1.6), (True, 1.2)])
-def test_the_goal_is_beside_the_bare_forwarder(is_batched, most):
-    row = throughput.perf_row(replace(TRAFFIC, is_batched=is_batched))
-    goal, *_ = row.figures[0].goals
-    assert (goal.beside, goal.bound) == (BARE, most)
-    assert row.is_real
 
 
 def test_every_peer_of_a_row_has_a_plan_and_a_comparison():

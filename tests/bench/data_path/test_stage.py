@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import bench.data_path.stage
-from bench.data_path.proxies import BARE, BARE_PLAN
-from bench.data_path.stage import CpuClock, DataRow, RealBroker, Stage, measure, settle
+from bench.data_path.proxies import BARE_PLAN
+from bench.data_path.stage import DataRow, RealBroker, Stage, measure, settle
 from bench.harness import BenchError, Figure, Row
 from loadgen.real.jars import JarsError
 from protocol.commands import encode
@@ -34,12 +34,6 @@ def test_both_ends_of_a_connection_belong_together(stage, name):
                 heard += rest
             assert heard == said
             other.close()
-
-
-def test_a_peer_can_be_started_for_one_measurement(stage):
-    with stage.started(stage.plans[BARE]) as peer:
-        assert peer.pid != stage.peers[BARE].pid
-        assert CpuClock(peer.pid).read().cpu_s >= 0
 
 
 _WORKS = "import time; print('begun', flush=True); sum(range(10_000_000)); print('done', flush=True); time.sleep(60)"

@@ -12,14 +12,9 @@ from bench.harness import BenchError
 from protocol.commands import body_of, encode, split, wrap
 from protocol.pulsar_pb2 import (
     BaseCommand,
-    CommandAck,
     CommandError,
     CommandLookupTopic,
     CommandLookupTopicResponse,
-    CommandPing,
-    CommandPong,
-    CommandProducer,
-    CommandProducerSuccess,
     MessageMetadata,
     MetadataError,
 )
@@ -51,25 +46,7 @@ def test_a_message_has_metadata_that_can_be_read():
     assert MessageMetadata.FromString(behind[10 : 10 + size]).producer_name == "bench"
 
 
-def test_a_flow_says_its_permits():
-    assert split(wire.flow(500))[0].flow.message_permits == 500
-
-
-def test_many_are_whole_frames():
-    frame = wire.send_frame(16384).frame
-    assert wire.many(frame) == frame * (len(wire.many(frame)) // len(frame))
-
-
 TOPIC = "persistent://public/default/t"
-
-
-def test_a_topic_is_where_the_broker_says(stage, name):
-    assert wire.broker_of(TOPIC, stage.peers[name].port) == f"127.0.0.1:{stage.sink.port}"
-
-
-def test_a_greeting_names_the_broker_behind_the_proxy():
-    assert split(wire.hello("b:1"))[0].connect.proxy_to_broker_url == "b:1"
-    assert not split(wire.hello())[0].connect.HasField("proxy_to_broker_url")
 
 
 def test_several_producers_share_a_connection(stage, name, monkeypatch):
@@ -115,12 +92,6 @@ def test_a_refusal_or_an_end_is_an_error(answers, said):
         wire.broker_of(TOPIC, listener.getsockname()[1])
 
 
-def test_a_producer_is_let_in_and_its_connection_handed_over():
-    with LoopbackSink() as broker, wire.open_producer(TOPIC, broker.port) as here, broker.opened() as there:
-        here.sendall(b"mine")
-        assert there.recv(10) == b"mine"
-
-
 def test_without_a_producer_there_is_nothing_to_hand_over(monkeypatch):
     monkeypatch.setattr(wire, "_OPENED_S", 0.0)
     with LoopbackSink() as broker, pytest.raises(BenchError, match="no producer"):
@@ -138,18 +109,8 @@ def owner(topic):
     return 2 if topic.startswith("non-persistent") else 1
 
 
-def test_pings_are_answered_and_what_needs_no_answer_gets_none():
-    assert answer_to(wrap(CommandPing()), owner) == CommandPong()
-    assert answer_to(wrap(CommandAck(consumer_id=1, ack_type=CommandAck.Individual)), owner) is None
-
-
 @pytest.mark.parametrize(("topic", "port"), [(TOPIC, 1), (f"non-{TOPIC}", 2)])
 def test_a_lookup_names_the_broker_of_its_topic(topic, port):
     answer = answer_to(wrap(CommandLookupTopic(topic=topic, request_id=7)), owner)
     assert isinstance(answer, CommandLookupTopicResponse)
     assert answer.broker_service_url == f"pulsar://127.0.0.1:{port}"
-
-
-def test_a_producer_keeps_its_name():
-    named = answer_to(wrap(CommandProducer(topic=TOPIC, producer_id=1, request_id=7, producer_name="mine")), owner)
-    assert named == CommandProducerSuccess(request_id=7, producer_name="mine")

@@ -5,9 +5,12 @@ those that may take much come last.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from bench.harness import MISSED
+from bench.hostile import command
 from bench.hostile.kinds import KINDS, MB, HostileKind
 from bench.hostile.trial import HostileStage, running
 
@@ -40,6 +43,20 @@ def test_no_kind_of_connection_costs_more_than_its_bound(one_process: HostileSta
 @pytest.mark.parametrize("kind", OF_PROCESSES, ids=lambda kind: kind.name)
 def test_nor_with_several_processes(two_processes: HostileStage, kind: HostileKind) -> None:
     assert cost(two_processes, kind) <= 2 * kind.bound + _LEFT_BEHIND
+
+
+@pytest.mark.slow
+def test_kind_over_its_bound_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "KINDS", [replace(kind, bound=-1) for kind in OF_PROCESSES])
+    assert command.main(["--only", "FLOW", "--seconds", "1", "--rest", "0.1"]) == MISSED
+    printed = capsys.readouterr()
+    (_, _, line, *_) = printed.out.splitlines()
+    assert line.startswith("| 10 x FLOWs ")
+    assert line.endswith("| ≤ -1 **missed** |")
+    assert "-" not in [cell.strip() for cell in line.split("|")[2:11]], "each figure has its value"
+    assert "bench hostile: FLOWs: cost, MiB: " in printed.err
 
 
 def cost(stage: HostileStage, kind: HostileKind) -> float:

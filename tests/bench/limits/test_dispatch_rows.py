@@ -22,19 +22,12 @@ from bench.limits.dispatch_rows import (
     NotedSender,
     SteadyPublisher,
     backlog,
-    backlog_row,
     batches,
-    batches_row,
     beside,
-    beside_row,
     gap,
-    gap_row,
     group,
-    group_row,
     sizes,
-    sizes_row,
     twenty,
-    twenty_row,
 )
 from bench.limits.trial import EVEN, FREE_RATE, GROUP_LIMIT, Times
 from loadgen.load.clients import Clients
@@ -89,11 +82,6 @@ def test_silence_is_no_crash_and_no_success():
     assert found["gap"] == math.inf
 
 
-def test_every_figure_of_backlog_has_its_samples():
-    assert {*backlog([1.0], [], 5), "pause"} == {figure.key for figure in BACKLOG}
-    assert (backlog_row(quick=True).rounds, backlog_row(quick=False).rounds) == (1, 3)
-
-
 def test_one_every_ten_milliseconds_is_even():
     found = gap([number / 100 for number in range(300)], [], 3)
     assert found == {key: pytest.approx(10) for key in ("gap", "p99", "p50")}
@@ -113,11 +101,6 @@ def test_a_single_silence_is_the_gap():
 
 def test_nothing_at_all_is_the_longest_gap():
     assert gap([], [], 3)["gap"] == math.inf
-
-
-def test_every_figure_of_gap_has_its_samples():
-    assert {*gap([1.0], [], 3), "pause"} == {figure.key for figure in GAP}
-    assert gap_row(quick=True).figures is GAP
 
 
 def in_batches(*at: float) -> list[float]:
@@ -143,11 +126,6 @@ def test_a_receiver_queue_at_once_is_ten_times_the_limit_and_a_long_silence():
     }
 
 
-def test_every_figure_of_batches_has_its_samples():
-    assert set(batches([1.0], 3)) == {figure.key for figure in BATCHES}
-    assert batches_row(quick=True).figures is BATCHES
-
-
 def test_large_messages_count_by_their_bytes():
     arrivals = [(number * LARGE / SIZES_LIMIT, LARGE) for number in range(200)]
     found = sizes(arrivals, 10)
@@ -166,11 +144,6 @@ def test_the_worst_second_need_not_be_the_first():
     found = sizes([(0.0, SMALL), (3.5, LARGE), (3.6, LARGE)], 10)
     assert found["first"] == pytest.approx(SMALL / SIZES_LIMIT)
     assert found["worst"] == pytest.approx(2 * LARGE / SIZES_LIMIT)
-
-
-def test_every_figure_of_sizes_has_its_samples():
-    assert set(sizes([(1.0, SMALL)], 3)) == {figure.key for figure in SIZES}
-    assert sizes_row(quick=True).figures is SIZES
 
 
 def test_a_limit_that_is_kept_is_a_mean_of_one():
@@ -203,11 +176,6 @@ def test_silence_is_no_crash_of_group():
     assert group([], 10) == {"first": 0.0, "mean": 0.0, "settled": 0.0}
 
 
-def test_every_figure_of_group_has_its_samples():
-    assert set(group([1.0], 3)) == {figure.key for figure in GROUP_FIGURES}
-    assert group_row(quick=True).figures is GROUP_FIGURES
-
-
 def test_shares_count_once_all_consumers_are_connected():
     early = [10.0, *[11 + number / 10 for number in range(50)]]
     late = [11.05 + number / 10 for number in range(50)]
@@ -233,11 +201,6 @@ def test_one_that_gets_everything_is_seen():
 def test_a_last_consumer_that_came_after_the_end_leaves_no_share_and_no_crash():
     assert twenty([[10.0], []], 13.0, 2)["jain"] == 0.0
     assert twenty([[], []], 13.0, 2)["mean"] == 0.0
-
-
-def test_every_figure_of_twenty_has_its_samples():
-    assert set(twenty([[1.0]], 0.0, 3)) == {figure.key for figure in TWENTY}
-    assert twenty_row(quick=True).figures is TWENTY
 
 
 TIMES = Times(alone=1, held=2, beside=3, end=4)
@@ -283,5 +246,17 @@ def test_the_publisher_goes_on_where_it_stopped(service_url):
     assert publisher.sent == sorted(publisher.sent)
 
 
-def test_a_quick_run_of_beside_has_the_same_figures():
-    assert beside_row(quick=True).figures is beside_row(quick=False).figures is BESIDE_FIGURES
+@pytest.mark.parametrize(
+    ("sample", "figures"),
+    [
+        ({**backlog([1.0], [], 5), "pause": 0}, BACKLOG),
+        ({**gap([1.0], [], 3), "pause": 0}, GAP),
+        (batches([1.0], 3), BATCHES),
+        (sizes([(1.0, SMALL)], 3), SIZES),
+        (group([1.0], 3), GROUP_FIGURES),
+        (twenty([[1.0]], 0.0, 3), TWENTY),
+    ],
+    ids=["backlog", "gap", "batches", "sizes", "group", "twenty"],
+)
+def test_sample_has_each_figure_of_its_row(sample, figures):
+    assert set(sample) == {figure.key for figure in figures}

@@ -38,19 +38,6 @@ def test_half_a_run_is_not_written_into_a_page(option, tmp_path, capsys):
     assert not page.exists()
 
 
-@pytest.mark.parametrize("option", [["--rows", "replication"], ["--only", "nothing"]])
-def test_a_section_or_a_row_that_is_none_is_refused(option, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        called(*option)
-    assert "invalid choice" in capsys.readouterr().err
-
-
-def test_a_row_of_another_section_is_nothing_to_measure(capsys):
-    assert called("--rows", "dispatch", "--only", "shares") == 2
-    said = "bench limits: --only: no such row in the section dispatch: leave out --rows\n"
-    assert capsys.readouterr().err == said
-
-
 @pytest.mark.parametrize("about", ["publish", "dispatch"])
 def test_the_section_fits_the_page_and_holds_the_tables(about):
     text = bench.section(about, "| the table |", {})

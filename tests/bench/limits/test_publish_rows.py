@@ -9,7 +9,6 @@ from bench.limits.publish_rows import (
     ALONE,
     BATCH,
     BESIDE,
-    PATIENCE,
     RAISED,
     SHARES,
     SUSTAINED,
@@ -17,19 +16,11 @@ from bench.limits.publish_rows import (
     _raised_lanes,
     neighbour,
     patience,
-    patience_row,
     raised_samples,
     shares,
     sustained,
-    sustained_row,
 )
 from bench.limits.trial import NOTICED, LaneResult, Times
-
-
-def missed_of(figures, found):
-    """The keys whose goal is missed by one sample."""
-    rounds = {"Sluice": [found]}
-    return {figure.key for figure in figures for goal in figure.goals if not figure.is_met(goal, rounds, "Sluice")}
 
 
 def evenly(per_s: float, begin: float, end: float) -> list[float]:
@@ -66,7 +57,6 @@ def test_silence_is_no_crash_of_sustained():
 
 def test_every_figure_of_sustained_has_its_samples():
     assert {*sustained([[1.0]], 5), "pause"} == {figure.key for figure in SUSTAINED}
-    assert (sustained_row(quick=True).rounds, sustained_row(quick=False).rounds) == (1, 3)
 
 
 TIMES = Times(alone=1, held=2, beside=3, end=4)
@@ -147,7 +137,3 @@ def test_a_part_of_the_batch_that_passes_later_slipped_through_too():
 def test_without_a_debt_there_is_nothing_to_be_patient_with(connections, debt):
     with pytest.raises(BenchError, match="too few for 100 s of debt"):
         patience(connections, {0: debt, 1: []}, 100)
-
-
-def test_a_quick_run_of_patience_has_the_same_figures():
-    assert patience_row(quick=True).figures is patience_row(quick=False).figures is PATIENCE

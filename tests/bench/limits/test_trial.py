@@ -13,7 +13,6 @@ from bench.limits.publisher import WARM_UP
 from bench.limits.trial import (
     PEERS,
     LaneOrder,
-    LaneResult,
     LimitsRow,
     Peer,
     TrialOrder,
@@ -23,10 +22,7 @@ from bench.limits.trial import (
     by_lane,
     by_turns,
     measure,
-    order_file,
-    read,
     sluice,
-    write,
 )
 from loadgen.load.payload import Stamp, make_payload
 from loadgen.real.process import TetheredProcess
@@ -89,12 +85,6 @@ def test_a_connection_is_one_whoever_publishes_on_it(stage):
     assert stage.publishers("persistent://bench/n/t") == {"/127.0.0.1:5 10:00", "/127.0.0.1:6 10:01"}
 
 
-def test_topics_of_a_resource_group_share_its_namespace_and_nothing_else(stage):
-    one, other = stage.grouped_topic(), stage.grouped_topic()
-    assert one.namespace == other.namespace == "grouped"
-    assert one.name != other.name
-
-
 def test_publishers_that_end_early_are_told_with_their_last_word(tmp_path):
     process = TetheredProcess([sys.executable, "-c", "print('no such broker')"], tmp_path / "log")
     with pytest.raises(BenchError, match=r"^the publishers ended early: no such broker$"):
@@ -107,23 +97,6 @@ def test_publishers_that_hang_are_not_waited_for_for_ever(tmp_path):
     with pytest.raises(BenchError, match=r"^the publishers do not get on: they said nothing$"):
         trial._await(process, tmp_path / "never", 0)
     process.kill()
-
-
-AN_ORDER = TrialOrder(
-    "pulsar://127.0.0.1:1", b"8 bytes\xff", [LaneOrder(client="c", topic="t", index=3, end_s=2.5)], 1.0
-)
-
-
-def test_an_order_is_read_as_it_was_written(tmp_path):
-    write(order_file(tmp_path), AN_ORDER)
-    assert read(order_file(tmp_path), TrialOrder) == AN_ORDER
-
-
-def test_a_file_is_whole_or_not_there(tmp_path):
-    results = [LaneResult(1, [0.25], 2, {"Timeout": 1})]
-    write(tmp_path / "r", results)
-    assert [path.name for path in tmp_path.iterdir()] == ["r"]
-    assert read(tmp_path / "r", list[LaneResult]) == results
 
 
 def test_sluice_is_ready_while_it_is_measured_and_gone_afterwards(tmp_path, service_url):
