@@ -15,19 +15,19 @@ from bench.hostile.kinds import KINDS, HostileKind
 from bench.hostile.trial import ALONE, BESIDE, REQUESTS, running
 
 NAME = "hostile"
-_MEMORY = (Figure("memory", "memory, MiB"), Figure("later", "later, MiB"))
+_MEMORY = (Figure("memory", "memory (MiB)"), Figure("later", "later (MiB)"))
 _OTHERS = (
-    Figure("client", "client memory, MiB"),
-    Figure("hold", "hold budget, MiB"),
-    Figure("cpu", "CPU, cores", digits=2),
-    *(Figure(what, f"{what} p99, ms", digits=1) for what in REQUESTS),
+    Figure("client", "client memory (MiB)"),
+    Figure("hold", "hold budget (MiB)"),
+    Figure("cpu", "CPU (cores)", digits=2),
+    *(Figure(what, f"{what} p99 (ms)", digits=1) for what in REQUESTS),
     *(Figure(f"{what} failed", f"{what} failed") for what in REQUESTS),
 )
 
 
 def row(kind: HostileKind) -> Row[None]:
     """Return the row of a kind, whose bound is the goal of its cost."""
-    cost = Figure("cost", "cost, MiB", goals=(Goal("≤", kind.bound),))
+    cost = Figure("cost", "cost (MiB)", goals=(Goal("≤", kind.bound),))
     load = f"{kind.connections:,} x {kind.name}"
     return Row(kind.name, load, (*_MEMORY, cost, *_OTHERS), None, (ALONE, BESIDE))
 

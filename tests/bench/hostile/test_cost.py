@@ -56,7 +56,7 @@ def test_kind_over_its_bound_fails_the_command(
     assert line.startswith("| 10 x FLOWs ")
     assert line.endswith("| ≤ -1 **missed** |")
     assert "-" not in [cell.strip() for cell in line.split("|")[2:11]], "each figure has its value"
-    assert "bench hostile: FLOWs: cost, MiB: " in printed.err
+    assert "bench hostile: FLOWs: cost (MiB): " in printed.err
 
 
 def cost(stage: HostileStage, kind: HostileKind) -> float:
