@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_without_java_the_last_lines_tell_what_was_left_out_and_what_to_install(tmp_path: Path) -> None:
+def test_last_lines_name_left_out_tests_when_java_is_missing(tmp_path: Path) -> None:
     """In two processes, as `make test`: its last lines show that it was not the whole."""
     (tmp_path / "tools").mkdir()
     env = {**os.environ, "PATH": str(tmp_path / "tools"), "SLUICE_CACHE": str(tmp_path / "cache"), "JAVA_HOME": ""}

@@ -499,7 +499,7 @@ def test_job_and_report_have_the_settings_of_spark(settings: list[str], option: 
         assert (own, "spark.cores.max=20000000") in pairs
 
 
-def test_job_that_runs_once_has_another_name_when_its_pod_changes(empty: Path) -> None:
+def test_job_that_runs_once_is_renamed_when_its_pod_changes(empty: Path) -> None:
     """A Job is immutable, and `helm template` has revision 1 for ever."""
 
     def name(*more: str) -> str:

@@ -897,7 +897,7 @@ def test_a_broker_that_one_member_reports_reaches_all() -> None:
     assert len(heard) == 2 + MOST_BROKERS
 
 
-def test_members_hear_the_list_of_members_when_one_comes_and_once_a_lease() -> None:
+def test_grants_list_members_when_one_joins_and_once_a_lease() -> None:
     settings = FleetSettings("f")
     coordinator = Coordinator(settings, "c", 1, 0)
     members = [FleetMember(settings, f"m{number}", number + 1, 0, version=f"0.{number}") for number in range(3)]

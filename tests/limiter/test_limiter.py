@@ -244,7 +244,7 @@ def test_late_time_is_lost_only_if_each_bucket_is_full() -> None:
     assert one.usage.recovered_ns == one.usage.idle_ns > 0
 
 
-def test_late_time_before_another_stream_s_entry_is_of_the_bucket_before_it() -> None:
+def test_lateness_before_an_entry_of_another_stream_is_not_idle() -> None:
     """A stream whose turn depends on another limit passes while one waits here, late, on a full bucket."""
     one = limiter(100, burst=10)
     one.charge(10, 1, 0)

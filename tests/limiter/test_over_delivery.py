@@ -120,7 +120,7 @@ def test_11_delivered_in_a_period_leave_9_for_the_next() -> None:
     assert [world.offer(consumer.stream, 1, 100) for _ in range(10)] == [True] * 9 + [False]
 
 
-def test_30_delivered_at_once_leave_nothing_for_the_next_two_periods() -> None:
+def test_batch_of_30_uses_up_the_next_two_periods() -> None:
     world = Dispatching().limit_topics(TEN)
     consumer = world.consumer().ask(1000)
     assert world.offer(consumer.stream, 30, 100)

@@ -228,7 +228,7 @@ def test_several_pass_together_what_one_bucket_would_and_an_entry_each(
 
 @given(of=RATES, ppm=st.integers(WHOLE // 5, WHOLE), late_ns=st.integers(0, 20_000_000))
 @example(of=Rate(97, SECOND, 1), ppm=WHOLE // 5, late_ns=10_872_851)
-def test_a_constant_share_is_used_to_99_percent_though_timers_are_late(of: Rate, ppm: int, late_ns: int) -> None:
+def test_constant_share_is_used_to_99_percent_by_late_timers(of: Rate, ppm: int, late_ns: int) -> None:
     """No later than the burst lasts: of more than its share of that, and a token, no member has room."""
     late_ns = min(late_ns, of.burst * of.period_ns // of.tokens)
     bucket, lease = leased(of, ppm)

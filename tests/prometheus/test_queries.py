@@ -30,7 +30,7 @@ def _queries():
     return [re.sub(r"\$(\w+)", lambda name: _CHOSEN[name[1]], query) for query in found]
 
 
-def test_each_query_of_dashboards_and_questions_has_sluices_alone(prometheus, tmp_path):  # noqa: F811
+def test_each_published_query_finds_only_series_of_sluice(prometheus, tmp_path):  # noqa: F811
     limits = {"tenants": {"public": {"publish": {"messages": "20/s", "burst_messages": 1}}}}
     with running_broker() as (_, broker):
         sluice = start_sluice(tmp_path / "sluice", f"pulsar://{broker}", {"limits": limits})

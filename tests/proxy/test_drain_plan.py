@@ -92,7 +92,7 @@ def test_those_that_come_back_leave_again_a_while_later() -> None:
 
 
 @pytest.mark.parametrize(("of_ten", "stay"), [(5, False), (10, True)], ids=["two addresses", "no other address"])
-def test_those_that_all_come_back_stay_until_the_others_have_left(of_ten: int, stay: bool) -> None:  # noqa: FBT001
+def test_drain_ends_early_only_if_all_clients_come_back(of_ten: int, stay: bool) -> None:  # noqa: FBT001
     plan = moving(*[1] * 100)
     came = count(100)
     plan._streams = lambda _: 1

@@ -533,7 +533,7 @@ async def test_brokers_are_live_unless_the_way_to_them_changes(
     assert (await desk.reloader.reload("SIGHUP")).needs_restart == needs_restart
 
 
-async def test_brokers_that_were_not_taken_are_when_the_way_to_them_is_as_before() -> None:
+async def test_reload_takes_brokers_once_their_settings_are_restored() -> None:
     """And as long as others are in force than the file names, it takes a restart."""
     desk = Desk(broker="pulsar://b:1")
     asked = []

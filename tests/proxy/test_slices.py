@@ -83,7 +83,7 @@ def test_many_small_pieces_fill_a_turn_as_one_large_does(desk: Desk) -> None:
     assert all_of(turns).count("a over") == 10 * LINES
 
 
-def test_work_that_a_turn_wakes_up_does_not_have_two_budgets_in_the_next(desk: Desk) -> None:
+def test_woken_work_has_one_budget_in_the_next_turn(desk: Desk) -> None:
     def wake_up() -> None:
         desk.loop.call_soon(desk.begin, Work.LINES, "b", 3 * LINES)
 

@@ -164,7 +164,7 @@ def wait_until_held(sluice: SluiceProcess, topic: str) -> None:
     )
 
 
-def test_a_throttled_topic_that_moves_gains_nothing_and_loses_nothing(
+def test_throttled_topic_loses_and_gains_nothing_by_a_move(
     cluster: PulsarCluster, sluice_proxy: SluiceProcess, client: pulsar.Client, direct_client: pulsar.Client
 ) -> None:
     before = cluster.owner_of(MOVED)
@@ -301,7 +301,7 @@ def test_chunks_are_messages_to_the_limit(stamped: Performance[Act]) -> None:
     assert (set(stamped.left[0].values()), stamped.left[1]) == ({0}, 0), "nothing is held when all have gone"
 
 
-def test_a_killed_broker_costs_time_and_neither_messages_nor_the_limit(
+def test_killed_broker_costs_neither_messages_nor_the_limit(
     cluster: PulsarCluster, sluice_proxy: SluiceProcess, client: pulsar.Client, direct_client: pulsar.Client
 ) -> None:
     doomed = 1 - LOOKED_UP_AT

@@ -144,7 +144,7 @@ def _hears(processes: list[Process], one: Process) -> bool:
 
 
 @pytest.mark.parametrize("processes", [600], indirect=True)
-async def test_the_next_in_line_leads_when_the_coordinators_process_is_killed(processes: list[Process]) -> None:
+async def test_next_member_leads_when_the_coordinator_is_killed(processes: list[Process]) -> None:
     """At once: a member that waits would wait for 15 minutes before it takes access."""
     first = next(each for each in processes if each.is_leading)
     others = [each for each in processes if each is not first]
@@ -155,7 +155,7 @@ async def test_the_next_in_line_leads_when_the_coordinators_process_is_killed(pr
 
 
 @pytest.mark.parametrize("processes", [2], indirect=True)
-async def test_a_frozen_coordinator_is_fenced_out_and_reaches_nobody_when_it_goes_on(processes: list[Process]) -> None:
+async def test_frozen_coordinator_is_fenced_out_and_not_heard_again(processes: list[Process]) -> None:
     first = next(each for each in processes if each.is_leading)
     others = [each for each in processes if each is not first]
     first.process.send_signal(signal.SIGSTOP)

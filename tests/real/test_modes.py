@@ -104,9 +104,7 @@ def test_an_observed_limit_holds_nothing(played: Played[Any]) -> None:
     assert last["passed_messages"] == last["offered_messages"] > 0
 
 
-def test_an_observed_limit_tells_what_enforcing_it_would_do_exactly(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_observed_limit_counts_as_an_enforced_one_would(played: Played[Any], stages: dict[str, Stage]) -> None:
     seen = looks(played["observe"])
     for first, last in combinations(seen, 2):
         assert last.passed - first.passed <= LIMIT / 10 + LIMIT * (last.until - first.since) + 1

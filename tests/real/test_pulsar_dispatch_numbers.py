@@ -130,9 +130,7 @@ def test_who_closes_and_comes_back_gains_nothing_and_misses_nothing(played: Play
     assert sorted(marks) == sorted(delivered.sent)
 
 
-def test_twenty_consumers_share_50_a_second_from_the_first_second_on(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_twenty_consumers_share_50_a_second_from_the_first_on(played: Played[Any], stages: dict[str, Stage]) -> None:
     """DispatchRateLimiterOverconsumingTest; and the backlog waits in the broker."""
     drained: Drained = played["twenty"]
     assert_within(played.begun["twenty"], drained.arrivals, 50)
@@ -177,9 +175,7 @@ def test_of_10_messages_and_1024_bytes_the_bytes_decide_where_they_are_large(
     assert_used_of_topic(stages, topic("large"))
 
 
-def test_a_resource_group_s_50_messages_are_those_of_both_its_namespaces(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_namespaces_of_a_resource_group_share_its_50_messages(played: Played[Any], stages: dict[str, Stage]) -> None:
     """Its dispatch rate, which Pulsar does not enforce."""
     pair: list[Delivered] = [played[name] for name in scenes.GROUPED[:2]]
     together = sorted(arrival for delivered in pair for arrival in delivered.arrivals)
@@ -237,9 +233,7 @@ def test_6_messages_per_entry_wait_in_the_broker(played: Played[Any]) -> None:
     assert stream["offered_messages"] - stream["passed_messages"] <= HORIZON_S * 10 + 6
 
 
-def test_30_delivered_at_once_leave_nothing_for_the_next_two_periods(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_batch_of_30_uses_up_the_next_two_periods(played: Played[Any], stages: dict[str, Stage]) -> None:
     """The page's note on over-delivery."""
     delivered: Delivered = played["thirty"]
     delivered.assert_in_order()

@@ -59,9 +59,7 @@ def played(stages: dict[str, Stage]) -> Played[Any]:
     return Played(opened)
 
 
-def test_five_clients_share_500_a_second_from_the_first_second_on(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_five_producers_share_500_a_second_from_the_first_on(played: Played[Any], stages: dict[str, Stage]) -> None:
     """PublishRateLimiterOverconsumingTest."""
     flow: Flow = played["five clients"]
     flow.assert_whole()
@@ -95,9 +93,7 @@ def test_400_bytes_a_second_are_kept_until_the_limit_is_gone(played: Played[Any]
     assert freed[-1][0] - flow.then_at < len(freed) * entry / 400 / 2, "half of what the limit would take"
 
 
-def test_who_sends_one_by_one_gets_all_of_a_broker_s_10_messages_a_second(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_sends_one_by_one_get_all_10_messages_a_second(played: Played[Any], stages: dict[str, Stage]) -> None:
     """MessagePublishThrottlingTest."""
     flow: Flow = played["broker messages"]
     flow.assert_whole()
@@ -138,18 +134,14 @@ def test_a_second_message_waits_for_its_bytes(played: Played[Any], stages: dict[
     assert_used(sluice, "publish", "topic", topic("blocked"))
 
 
-def test_a_producer_closed_while_held_blocks_nobody_and_loses_nothing(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_closed_producer_loses_no_held_message_and_blocks_none(played: Played[Any], stages: dict[str, Stage]) -> None:
     """TopicPublishRateThrottleTest.testResumeEvenProducerClosed."""
     assert held_messages(stages["topics"].sluice, topic("closed"), passed=3) == 1
     stored = [message.data() for message in read_all(stages["topics"].at_broker, topic("closed"))]
     assert stored == [b"", b"0123456789", b"0123456789", b"01"]
 
 
-def test_a_resource_group_s_second_message_waits_and_its_third_comes_at_once(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_second_message_of_a_resource_group_waits_a_second(played: Played[Any], stages: dict[str, Stage]) -> None:
     """ResourceGroupRateLimiterTest."""
     receipts: Receipts = played["group"]
     assert receipts.came[1] - receipts.sent[0] >= 1 - SURPLUS_S

@@ -142,9 +142,7 @@ def test_a_java_client_says_which_limit_refused(played: Played[Scene]) -> None:
 
 
 @pytest.mark.jdk
-def test_no_client_makes_another_connection_and_all_that_was_refused_is_counted(
-    played: Played[Scene], stages: dict[str, Stage]
-) -> None:
+def test_refused_messages_are_counted_and_cost_no_connection(played: Played[Scene], stages: dict[str, Stage]) -> None:
     sluice = stages["one"].sluice
     assert counted(sluice, "sluice_connections_accepted_total") == 2 * len(REFUSING), (
         "one for lookups, one for the rest"

@@ -106,6 +106,6 @@ def test_what_is_measured_is_what_is_published(seen: Seen) -> None:
         assert view.limit == pytest.approx(MORE + view.measured)
 
 
-def test_the_backlog_drains_at_the_publish_rate_and_what_is_configured(seen: Seen, sluice_proxy: SluiceProcess) -> None:
+def test_backlog_drains_at_the_publish_rate_plus_the_limit(seen: Seen, sluice_proxy: SluiceProcess) -> None:
     """Neither more nor less passes than each limit in force says."""
     assert_used(sluice_proxy, "dispatch", "topic", TOPIC)

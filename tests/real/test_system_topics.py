@@ -76,9 +76,7 @@ def test_every_name_is_to_sluice_what_it_is_to_the_broker() -> None:
     assert min(said.count(word) for word in ("true", "false", "refused")) > 100
 
 
-def test_the_exempt_have_their_own_limit_and_who_looks_like_them_has_everybodys(
-    sluice_proxy: SluiceProcess, rest: PulsarRest
-) -> None:
+def test_only_exempt_topics_have_the_limit_of_the_exempt(sluice_proxy: SluiceProcess, rest: PulsarRest) -> None:
     if IS_DIRECT:
         pytest.skip("the broker itself has not the limits of Sluice (SLUICE_TEST_DIRECT)")
     rest.ensure_namespace("looks")

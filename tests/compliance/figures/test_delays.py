@@ -41,7 +41,7 @@ def test_of_episodes_that_are_as_long_the_first_is_named():
     assert row["longest_start"] == BEGIN + timedelta(seconds=1)
 
 
-def test_a_limit_that_nobody_waited_on_or_that_is_only_observed_has_no_episode():
+def test_limit_without_waits_or_in_observe_has_no_episode():
     log = PlantedLog()
     log.limit(10, throttled_ms=0.0)
     log.limit(10, throttled_ms=500.0, mode="observe", level="namespace")

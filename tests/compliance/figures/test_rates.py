@@ -127,7 +127,7 @@ def test_a_limit_has_its_own_account_and_what_its_streams_offered_in_the_wanted_
     }
 
 
-def test_the_highest_average_over_each_resolution_stands_beside_what_was_allowed():
+def test_peaks_show_the_highest_average_beside_the_allowed_one():
     log = PlantedLog()
     for second in range(20):
         log.tick(110 if second == 12 else 100)

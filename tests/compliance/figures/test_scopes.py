@@ -48,7 +48,7 @@ def test_a_topic_without_partitions_is_within_its_own_total():
     assert scopes(topic=topic)["partitioned_topic"] == (topic, topic)
 
 
-def test_a_suffix_that_brokers_do_not_read_as_a_partition_belongs_to_the_name():
+def test_suffix_that_is_no_partition_belongs_to_the_topic():
     topic = "persistent://acme/orders/new-partition-01"
     assert scopes(topic=topic)["partitioned_topic"] == (topic, topic)
 

@@ -67,7 +67,7 @@ def test_a_limit_that_is_only_observed_was_no_limit():
     assert values(limiter_facts(**limiters_of(limits_of(log))), *names) == [("reject", True, 100, 70, 7000, 1)]
 
 
-def test_a_relative_limit_is_one_value_while_the_publish_rate_goes_up_and_down():
+def test_relative_limit_is_one_value_while_publish_rates_change():
     log = PlantedLog()
     for published in (0.0, 0.1, 99.7):
         log.limit(100, rate=10 + published, published_messages=published)

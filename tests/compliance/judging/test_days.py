@@ -144,7 +144,7 @@ def test_days_judged_apart_are_as_days_judged_together() -> None:
         assert pa.concat_tables([part[name] for part in apart]) == together[name], name
 
 
-def test_a_stream_that_waits_for_a_large_entry_over_midnight_is_not_starved() -> None:
+def test_stream_with_a_large_entry_over_midnight_is_not_starved() -> None:
     """Ten streams share 100/s; one waits 100 s for its entry of 1,000 messages, which came before the day's lines."""
     log, waits = PlantedLog(begin=MIDNIGHT - timedelta(seconds=75)), {"reason": "topic", "throttled_ms": 1000.0}
     for second in range(101):
@@ -172,7 +172,7 @@ def test_a_stream_that_waits_for_a_large_entry_over_midnight_is_not_starved() ->
 
 
 @pytest.mark.parametrize("begin_s", [10, -100])
-def test_lines_count_once_where_the_clock_steps_back_over_midnight(begin_s: int) -> None:
+def test_days_count_lines_once_when_a_clock_steps_over_midnight(begin_s: int) -> None:
     log = PlantedLog(begin=MIDNIGHT + timedelta(seconds=begin_s))
     for second in range(begin_s, 20):
         log.limit(700 if second == 15 else 100, tokens_messages=0.0)

@@ -75,7 +75,7 @@ def as_lines(name: str, seconds: list[Second], **more: float) -> list[LimitLine]
     return log.lines
 
 
-def test_what_is_over_is_what_an_exact_model_finds_over_in_ten_thousand_logs() -> None:
+def test_excess_is_that_of_an_exact_model_in_10_000_logs() -> None:
     said = set()
     for seed, seconds, judged in judged_logs(changes=True, idle_ms=0.0):
         found = max((window.excess for window in judged.windows), default=-1.0)
@@ -85,7 +85,7 @@ def test_what_is_over_is_what_an_exact_model_finds_over_in_ten_thousand_logs() -
     assert said == {True, False}
 
 
-def test_what_is_short_is_what_an_exact_model_finds_short_in_ten_thousand_logs() -> None:
+def test_deficit_is_that_of_an_exact_model_in_10_000_logs() -> None:
     said = set()
     for seed, seconds, judged in judged_logs(changes=False):
         owed = judged.entitlement

@@ -139,7 +139,7 @@ def test_lost_lines_that_a_proxy_declares_make_a_run_lossy():
     assert {run.boot_id: run.is_lossy for run in facts_of(log, other)} == {"boot-1": True, "boot-2": False}
 
 
-def test_only_a_known_kind_whose_version_is_not_known_may_hide_something():
+def test_only_a_newer_version_of_a_known_kind_may_hide_facts():
     kinds = [("limit (version 2)",), ("weather (version 2)",), ("weather",), ("heartbeat",), ("my limit (version 2)",)]
     lines = pa.Table.from_pylist(
         [{"proxy_id": "p", "boot_id": "b", "seq": seq, "kind": kind} for seq, (kind,) in enumerate(kinds)]

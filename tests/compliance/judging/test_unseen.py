@@ -132,7 +132,7 @@ def test_no_more_is_kept_back_than_is_said_to_be_unseen(data: st.DataObject) -> 
             assert limit.kept_back_s <= limit.owed.unseen_s + 1e-3
 
 
-def test_tokens_that_may_have_been_kept_back_before_may_be_kept_back_later() -> None:
+def test_tokens_kept_back_once_may_be_kept_back_much_later() -> None:
     limit = Limit()
     limit.add(*VALUES[0], 1000, late_ms=0, waited_ms=20, passed=49)
     for _ in range(20):

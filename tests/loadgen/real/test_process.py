@@ -119,7 +119,7 @@ def test_free_ports_are_different_and_nobody_holds_them() -> None:
     assert free_ports(ports[1], 0)[0] == ports[1]
 
 
-def test_a_free_port_is_given_once_by_all_processes_and_those_behind_it_by_none(
+def test_processes_give_each_free_port_once_and_leave_a_gap(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(process, "_LISTENING", process._LISTENING[:16])

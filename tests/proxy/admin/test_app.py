@@ -46,9 +46,7 @@ async def test_metrics_of_all_limits_are_made_on_request(make_admin, monkeypatch
     assert (await admin.ask("GET", "/metrics?limits=chosen"))[0] == 200
 
 
-async def test_metrics_of_all_limits_are_made_once_for_those_who_ask_meanwhile(
-    make_admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_concurrent_scrapes_of_all_limits_share_one_answer(make_admin, monkeypatch: pytest.MonkeyPatch) -> None:
     admin: Admin = await make_admin()
     runs, parts = list[bool](), SluiceCollector.parts
 

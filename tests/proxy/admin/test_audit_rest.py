@@ -131,7 +131,7 @@ async def test_words_of_a_change_stay_when_the_file_s_mode_changes(make_admin) -
     assert ([held["words"] for held in newest["held"]], newest["words"]) == (["messages 5 (rest)"], "messages 6 (rest)")
 
 
-async def test_new_value_has_the_words_that_it_has_when_it_is_the_old_one(make_admin) -> None:
+async def test_audit_words_a_value_alike_as_new_and_as_old(make_admin) -> None:
     admin: Admin = await make_admin()
     for rate in (5, 6):
         await admin.ask("POST", _PATH, json={"publishThrottlingRateInMsg": rate})

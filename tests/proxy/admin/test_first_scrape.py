@@ -323,7 +323,7 @@ async def test_first_scrape_of_several_processes_has_no_whole_rate() -> None:
     assert [each for part in parts if part.name == "sluice_limit_per_second" for each in part.samples] == []
 
 
-async def test_namespace_of_a_policy_has_series_before_its_first_stream() -> None:
+async def test_policy_gives_its_namespace_series_before_any_stream() -> None:
     config = Config.model_validate({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "broker": "pulsar://127.0.0.1:1"})
     proxy = Proxy(ConfigSource(None, lambda: config))
     _, admin = await proxy.start()

@@ -44,7 +44,7 @@ async def test_value_of_a_limit_without_streams_is_the_new_one(make_admin: Any) 
     assert (await at_work(admin), await rates(admin)) == (["tenant acme"], {"acme": 7})
 
 
-async def test_change_of_another_name_leaves_a_limit_and_its_counts_as_they_are(make_admin: Any) -> None:
+async def test_change_of_another_name_keeps_a_limit_and_its_counts(make_admin: Any) -> None:
     """No counter falls: Prometheus would take the way back for messages that have passed."""
     tenants = {name: {"publish": {"messages": 5}} for name in ("acme", "zeta")}
     admin: Admin = await make_admin(limits={"tenants": tenants})

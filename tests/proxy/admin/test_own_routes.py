@@ -6,7 +6,7 @@ from proxy.policies.layers import FilePolicies
 from tests.proxy.policies.layered import a_service
 
 
-def test_each_path_is_served_and_only_where_it_changes_something_by_more_than_get() -> None:
+def test_own_paths_take_more_than_get_only_to_change_things() -> None:
     routes = own_routes(a_service(FilePolicies({}, {}, {}), {}), Mock(), LimitsInForce())
     served = {(route.method, route.path) for route in routes}
     assert served == {

@@ -144,7 +144,7 @@ def test_orders_of_an_earlier_run_are_not_logged_one_by_one(lines: list[Any]) ->
     assert lines == []
 
 
-def test_another_file_frees_what_only_the_old_one_blocked_and_blocks_what_is_new(lines: list[Any]) -> None:
+def test_new_file_lifts_blocks_of_the_old_one_and_adds_its_own(lines: list[Any]) -> None:
     at = Telling([Rule(ROLE, "old")], lines, sessions=1)
 
     assert at.reload([Rule(PRODUCER, "new")])

@@ -54,7 +54,7 @@ def test_a_configured_broker_is_allowed(loop: ManualLoop) -> None:
     assert resolve(loop, allowed, "broker:6650") == [("192.0.2.1", 6650)]
 
 
-def test_other_brokers_are_configured_and_named_ones_stay_allowed() -> None:
+def test_new_brokers_replace_configured_ones_but_not_named_ones() -> None:
     old, new, named = broker_at("10.0.0.1:6650"), broker_at("10.0.0.2:6650"), broker_at("10.0.0.3:6650")
     targets = Targets([old], (broker_at("b*.example:6650"),))
     targets.learn(named)

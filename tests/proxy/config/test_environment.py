@@ -96,7 +96,7 @@ def test_a_wrong_value_is_blamed_on_its_variable_and_a_hidden_one_on_nobody(tmp_
         ("SLUICE_WORKERS", "no key has this variable; set processes"),
     ],
 )
-def test_a_variable_that_stands_for_no_key_is_an_error_with_its_name(variable: str, remedy: str) -> None:
+def test_variable_without_a_key_is_an_error_with_its_name(variable: str, remedy: str) -> None:
     (problem,) = problems(None, **{variable: "1"})
     assert problem.startswith(f"{variable}: ")
     assert remedy in problem

@@ -315,7 +315,7 @@ async def test_what_is_no_change_is_dropped_and_counted_and_others_go_on(world: 
     await until(lambda: second.kept == {"acme": rate(6), "other": rate(1)})
 
 
-async def test_without_the_topic_nothing_changes_and_the_remedy_is_named(
+async def test_missing_policy_topic_refuses_changes_and_names_a_remedy(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policy_topic, "PATIENCE_S", 0.2)

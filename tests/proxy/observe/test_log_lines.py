@@ -91,7 +91,7 @@ def test_that_a_proxy_is_cut_off_or_back_is_told_however_much_changes():
     assert told == [("isolated", "0", 50), ("rejoined", "7", 149), ("granted", "next", 0)]
 
 
-def test_a_share_of_a_burst_is_not_rounded_and_has_room_for_a_token():
+def test_share_of_a_burst_is_exact_and_at_least_a_token():
     """The bucket keeps no more when its share becomes smaller, so the judge must not expect more."""
     limit = Limit(messages=rate(40, burst=4), size=rate(1000, burst=100))
     limiter = Limiter(Scope("publish", "topic", "t", "", ""), limit, "", 0, Lease(0, 10**12), lambda _limiter: None)

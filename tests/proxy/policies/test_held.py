@@ -132,7 +132,7 @@ def test_value_that_holds_since_a_take_back_is_said(key: PolicyKey, kept: str, s
     assert last_of({key: kept}, {key: None}).words == f"taken back; since then: {since}"
 
 
-def test_take_back_leaves_the_stricter_of_both_and_the_keys_that_stay() -> None:
+def test_take_back_names_the_value_that_is_in_force_since() -> None:
     own, its = (rate_key("publish", Setting.NAMESPACE, "acme/shop", layer) for layer in (Layer.TENANT, Layer.REST))
     looser = kept_as_pulsar_s(PublishRate(8, -1))
     assert last_of({own: PUBLISH}, {its: looser}, {its: None}).words == (

@@ -351,7 +351,7 @@ async def test_change_of_the_process_with_the_store_is_followed(tmp_path: Path) 
         assert lent.store.room.problem("acme", 0, 0) == ""
 
 
-async def test_what_was_not_followed_is_in_force_when_the_store_comes_back(tmp_path: Path) -> None:
+async def test_store_brings_back_changes_that_were_not_followed(tmp_path: Path) -> None:
     gone, kept = (rate_key("publish", Setting.TENANT, name) for name in ("gone", "kept"))
     with shelf(path=tmp_path / "p.db") as lent:
         await lent.service.change({gone: publish(1), kept: publish(2)}, _ANN)

@@ -121,7 +121,7 @@ def test_a_broker_that_refuses_is_passed_over_at_once_and_afterwards(of_three: R
     assert "10.0.0.1" not in {dial.address[0] for dial in of_three.dials[1:]}
 
 
-def test_a_client_that_tries_several_brokers_tries_the_one_that_is_left_once(of_three: Rig) -> None:
+def test_client_tries_the_broker_that_a_reload_leaves_once(of_three: Rig) -> None:
     """A reload leaves one broker, while a client has tried another one in vain."""
     of_three.begin()
     of_three.dial(None)

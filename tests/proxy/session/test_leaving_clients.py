@@ -431,7 +431,7 @@ def test_transactions_without_a_pause_are_left_to_the_client(world: World) -> No
     client << ["END_TXN_RESPONSE", closed_consumer()]
 
 
-def test_end_of_a_transaction_is_awaited_when_producers_have_left(world: World) -> None:
+def test_leaving_awaits_the_end_of_a_transaction(world: World) -> None:
     client, broker = publisher(world)
     leave(world)
     client >> END

@@ -199,7 +199,7 @@ def padded(frame: bytes) -> bytes:
     return SIZE.pack(len(longer)) + longer
 
 
-def test_a_message_with_too_many_fields_costs_the_limit_the_most_that_is(make_world: Make) -> None:
+def test_message_with_too_many_fields_costs_the_largest_batch(make_world: Make) -> None:
     """Its number of messages may stand behind millions of fields, and nobody is to wait while they are read."""
     limits = {"proxy": {"dispatch": {"messages": 10, "burst_messages": 1}}}
     world = make_world(limits=limits, publish={"max_batch_messages": 100})

@@ -113,7 +113,7 @@ def test_closing_sends_what_is_written_first(wired: Wired) -> None:
     assert wired.loop.timers == []
 
 
-def test_second_end_cuts_off_nothing_that_a_slow_peer_has_not_taken(wired: Wired) -> None:
+def test_second_end_keeps_bytes_that_a_slow_peer_has_yet_to_take(wired: Wired) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.setblocking(False)
