@@ -136,7 +136,7 @@ class _Sign:
         """Note that the broker will deliver messages again."""
         self._backlog.found()
 
-    def turned(self, *, is_dry: bool) -> None:
+    def on_dry_changed(self, *, is_dry: bool) -> None:
         if is_dry == self.is_dry:
             return
         self.is_dry = is_dry
@@ -173,7 +173,7 @@ class Backlogs:
         if backlog is None:
             backlog = self._backlogs[key] = self._new()
         sign = backlog.consumers[stream] = stream.permits.backlog = _Sign(backlog, self._clock)
-        sign.turned(is_dry=True)
+        sign.on_dry_changed(is_dry=True)
 
     def leave(self, stream: Stream) -> None:
         """Remove a consumer that ended; its subscription is forgotten with its last consumer."""
@@ -182,7 +182,7 @@ class Backlogs:
         if backlog is None or sign is None or stream.permits is None:
             return
         stream.permits.backlog = None
-        sign.turned(is_dry=False)
+        sign.on_dry_changed(is_dry=False)
         if not backlog.consumers:
             del self._backlogs[_subscription_of(stream)]
 

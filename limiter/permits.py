@@ -458,7 +458,7 @@ class BacklogSign(Protocol):
     def found(self) -> None:
         """Note that the broker will deliver messages again."""
 
-    def turned(self, *, is_dry: bool) -> None:
+    def on_dry_changed(self, *, is_dry: bool) -> None:
         """Note that the consumer has used up all its permits at the broker, or has some again."""
 
 
@@ -564,7 +564,7 @@ class Permits:
         was_dry = self.at_broker <= 0
         self._under_way.at_broker -= permits
         self._count()
-        self._turned(was_dry=was_dry)
+        self._note_dryness(was_dry=was_dry)
         if self.windows:
             self._settle()
 
@@ -694,7 +694,7 @@ class Permits:
         self._under_way.at_broker += permits
         for account in self._accounts:
             account.window.granted(account, self._under_way, was_dry=was_dry)
-        self._turned(was_dry=was_dry)
+        self._note_dryness(was_dry=was_dry)
 
     def _sense_backlog(self, messages: int) -> None:
         if self.backlog is not None:
@@ -709,14 +709,14 @@ class Permits:
             for account in self._accounts:
                 window = account.window
                 window.delivered(account, under_way, under_way.counted(entries, messages, size, window.unit))
-        self._turned(was_dry=was_dry)
+        self._note_dryness(was_dry=was_dry)
         if self.windows:
             self._settle()
 
-    def _turned(self, *, was_dry: bool) -> None:
+    def _note_dryness(self, *, was_dry: bool) -> None:
         is_dry = self.at_broker <= 0
         if self.backlog is not None and was_dry != is_dry:
-            self.backlog.turned(is_dry=is_dry)
+            self.backlog.on_dry_changed(is_dry=is_dry)
 
     def _count(self) -> None:
         """Update the amount under way at the credit windows."""

@@ -143,8 +143,8 @@ def in_own_thread(call: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         try:
             result = context.run(call)
         except BaseException as error:  # noqa: BLE001 - the caller gets it; a library in Rust may panic
-            told = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
-            finish = partial(answer.set_exception, told)
+            failure = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+            finish = partial(answer.set_exception, failure)
         else:
             finish = partial(answer.set_result, result)
         with suppress(RuntimeError):  # the loop has ended

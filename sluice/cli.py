@@ -39,7 +39,7 @@ class _FrontPage(TyperGroup):
         """Write the help."""
         lines = [*self._columns(ctx)]
         options = [", ".join(each.opts) for each in self.get_params(ctx) if not getattr(each, "hidden", False)]
-        told = [
+        parts = [
             f"Usage: {ctx.command_path} [OPTIONS] COMMAND [ARGS]...",
             "",
             self.help or "",
@@ -49,7 +49,7 @@ class _FrontPage(TyperGroup):
             *_wrapped("Options: ", options),
             f"`{ctx.command_path} COMMAND --help` has what a command does, and its options.",
         ]
-        formatter.write("\n".join(told) + "\n")
+        formatter.write("\n".join(parts) + "\n")
 
     def _columns(self, ctx: Any) -> Iterator[str]:
         parts: dict[str, list[str]] = {}

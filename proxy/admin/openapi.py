@@ -50,8 +50,8 @@ class Schemas:
         is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
         schema, named = _by_pydantic(kind) if is_model else _by_msgspec(kind)
         for name, component in named.items():
-            told = _told(component)
-            if self.components.setdefault(name, told) != told:
+            short = _with_short_description(component)
+            if self.components.setdefault(name, short) != short:
                 raise ValueError(f"two types are called {name}: rename one")
         return schema
 
@@ -82,7 +82,7 @@ def _by_msgspec(kind: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return schema, named
 
 
-def _told(component: dict[str, Any]) -> dict[str, Any]:
+def _with_short_description(component: dict[str, Any]) -> dict[str, Any]:
     """Keep the first paragraph of a description: the rest of a docstring is for readers of the code."""
     if "description" in component:
         return component | {"description": first_paragraph(component["description"])}

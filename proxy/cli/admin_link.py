@@ -73,11 +73,11 @@ class AdminLink(AdminClient):
     def failed(self, error: AdminError) -> AdminLinkError:
         """Return the error in the words of the command line."""
         if error.trouble is RequestFailure.DISCONNECTED:
-            return DisconnectedError(self._told(error))
+            return DisconnectedError(self._text_of(error))
         status = None if error.reason is None else error.status  # other servers' 400 says nothing of the command line
-        return AdminLinkError(self._told(error), status)
+        return AdminLinkError(self._text_of(error), status)
 
-    def _told(self, error: AdminError) -> str:
+    def _text_of(self, error: AdminError) -> str:
         if error.trouble is RequestFailure.NO_JSON:
             return f"{self.address}: {_NOT_SLUICE}"
         if error.trouble is not RequestFailure.REFUSED:
@@ -96,8 +96,8 @@ def _endpoint(options: AdminOptions) -> Endpoint:
     try:
         endpoint = _ADMIN.parse(options.admin)
     except EndpointError as error:
-        told = f"{error.problem}; a token goes into --token-file"
-        raise CommandLineError(f"--admin: {options.admin[:200]!r}: {told}") from None
+        problem = f"{error.problem}; a token goes into --token-file"
+        raise CommandLineError(f"--admin: {options.admin[:200]!r}: {problem}") from None
     if not (options.ca or options.cert or options.key):
         return endpoint
     if options.admin.startswith("http://"):

@@ -52,7 +52,7 @@ def import_limits(
     standard error, with the reason. With --json all is one object: the YAML too, where --output names no file for it.
     """
     from proxy.config.showing import yaml_text
-    from proxy.importing.result import ImportFailed, as_json, check_output, check_text, told, write_output
+    from proxy.importing.result import ImportFailed, as_json, check_output, check_text, report_lines, write_output
 
     source, read = _source(file, from_admin, token_file, is_silent=quiet)
     heading = f"Made by `sluice import` from {source!r}.\n{_LIMITS_ONLY}"
@@ -74,7 +74,7 @@ def import_limits(
         return
     if not output:
         typer.echo(text, nl=False)
-    for line in told(found, verbose=verbose) if not quiet else ():
+    for line in report_lines(found, verbose=verbose) if not quiet else ():
         typer.echo(line, err=True)
 
 

@@ -41,7 +41,7 @@ def fitted(columns: tuple[str, ...], cells: list[tuple[str, ...]], width: int) -
     if sum(_widths(columns, cells)) + 2 * (len(columns) - 1) <= width:
         return Fitted(columns, cells, 2)
     if columns[0] == PROXY:
-        short = told_apart({row[0] for row in cells})
+        short = distinct_parts({row[0] for row in cells})
         cells = [(short[row[0]], *row[1:]) for row in cells]
     columns = tuple(_SHORT_TITLES.get(column, column) for column in columns)
     for left_out in ("", *_LESS_NEEDED):
@@ -55,7 +55,7 @@ def fitted(columns: tuple[str, ...], cells: list[tuple[str, ...]], width: int) -
     return Fitted(columns, [tuple(_shortened(row, columns, most)) for row in cells], 1)
 
 
-def told_apart(names: Iterable[str]) -> dict[str, str]:
+def distinct_parts(names: Iterable[str]) -> dict[str, str]:
     """Return the parts in which names differ, by name: `…:8080` and `…:8081` of one host."""
     known = sorted(names)
     if len(known) < 2:

@@ -205,7 +205,7 @@ def read_environment(model: type[BaseModel], environment: Mapping[str, str]) -> 
             try:
                 given.append(Given(key, _read(annotation, text), variable))
             except YamlError as error:
-                problems += [f"{variable}: {told_of_yaml(problem, key)}" for problem in error.problems]
+                problems += [f"{variable}: {yaml_problem_text(problem, key)}" for problem in error.problems]
         elif not _is_for_others(variable):
             problems.append(f"{variable}: no key has this variable; {_nearest(variable, by_variable)}")
     return [each for each in given if not _is_url_of_commands(each)], problems
@@ -312,16 +312,16 @@ _OF_KEYS: Mapping[str, str] = {
 _WITHOUT_VALUE = frozenset({*_OF_KEYS, CONTRADICTION})
 _STEP = re.compile(r"\[key\]|function-(before|after|wrap|plain)(\[.*\])?")
 _QUOTES = "; put it in quotes"
-_MOST_TOLD = 20
+_MOST_IN_LINE = 20
 """Problems of one request in its answer, at most."""
 
 
 def explain(sources: Sources, problem: ErrorDetails, model: type[BaseModel]) -> str:
     """Return a problem in one line: source, key, value, mistake and remedy."""
-    return f"{sources.place(key_of(problem))}: {told(problem, model)}"
+    return f"{sources.place(key_of(problem))}: {problem_text(problem, model)}"
 
 
-def told(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
+def problem_text(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
     """Return key, value, mistake and remedy in one line; without a key if the model is one value.
 
     Args:
@@ -336,7 +336,7 @@ def told(problem: ErrorDetails, model: type[BaseModel] | None = None) -> str:
     return ": ".join(part for part in (*parts, _message(problem) + remedy) if part)
 
 
-def told_of_yaml(problem: YamlProblem, above: KeyPath = ()) -> str:
+def yaml_problem_text(problem: YamlProblem, above: KeyPath = ()) -> str:
     """Return key, value, mistake and remedy in one line."""
     key = (*above, *problem.key)
     shown = _shown_key(key)
@@ -437,9 +437,9 @@ def _without_inner_secrets(value: Any) -> Any:
     return [_without_inner_secrets(each) for each in value] if isinstance(value, list) else value
 
 
-def all_told(error: ValidationError, model: type[BaseModel]) -> str:
+def problems_line(error: ValidationError, model: type[BaseModel]) -> str:
     """Return every problem of a request in one line."""
-    problems = [told(problem, model) for problem in error.errors(include_url=False)[:_MOST_TOLD]]
+    problems = [problem_text(problem, model) for problem in error.errors(include_url=False)[:_MOST_IN_LINE]]
     more = error.error_count() - len(problems)
     words = "and at least" if error.error_count() >= MOST_PROBLEMS else "and"
     return "; ".join([*problems, *([f"{words} {more} more"] if more > 0 else [])])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.bulk import let_go
-from proxy.config.sources import SourceFile, kind_of, told_of_yaml
+from proxy.config.sources import SourceFile, kind_of, yaml_problem_text
 from proxy.config.yaml_reader import KeyPath, YamlError, YamlProblem, lines_of, parse_yaml
 from proxy.files import MOST_CONFIG, files_in, read_file
 from proxy.mistakes import Mistake
@@ -55,7 +55,7 @@ class File:
         except YamlError as error:
             self.wrong = error.problems
             self.is_whole = not error.is_of_syntax
-            self.problems = [f"{path}:{_place(problem)}: {told_of_yaml(problem)}" for problem in error.problems]
+            self.problems = [f"{path}:{_place(problem)}: {yaml_problem_text(problem)}" for problem in error.problems]
             self._take(error.values)
 
     @property

@@ -102,7 +102,7 @@ class MemberLimits:
         self.shared.renew(self._member.lease_until, now)
         return put
 
-    def note_turn(self, cause: ShareCause) -> None:
+    def log_cause(self, cause: ShareCause) -> None:
         """Have a line in the log though no share has changed: the member has just been cut off, or come back."""
         for share in islice(self._member.shares(), 1):
             in_force = self._in_force(share)

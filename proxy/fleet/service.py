@@ -185,7 +185,7 @@ class FleetService:
         self._again: asyncio.TimerHandle | None = None
         """The timer of a report after a mixed one (`SharedLimits.is_mixed`)."""
         self._is_running = self._had_lease = self._is_cut_off = False
-        self._turned: ShareCause | None = None
+        self._unlogged_cause: ShareCause | None = None
         """The cause for which the log has no line yet: this member was cut off, or has come back."""
         self._differs_since: int | None = None
         """The time since which members have different limits; None while they have the same."""
@@ -432,8 +432,8 @@ class FleetService:
             self.lease_ends += 1
         self.member.cut_off(now, refused=self.link is not None and self.link.refused)
         if self.member.isolated and not self._is_cut_off:
-            self._is_cut_off, self._turned = True, "isolated"
-        units = self._put() if self.member.has_to_put or self._turned is not None else 1
+            self._is_cut_off, self._unlogged_cause = True, "isolated"
+        units = self._put() if self.member.has_to_put or self._unlogged_cause is not None else 1
         self._look_at_state()
         return units
 
@@ -444,9 +444,9 @@ class FleetService:
         put = self.limits.put_in_force(self._clock())
         if self.member.has_to_put:
             self._putting.ask()
-        elif self._turned is not None:
-            self.limits.note_turn(self._turned)
-            self._turned = None
+        elif self._unlogged_cause is not None:
+            self.limits.log_cause(self._unlogged_cause)
+            self._unlogged_cause = None
         self._look_at_state()
         self._go_on()
         return 1 + 2 * put
@@ -505,7 +505,7 @@ class FleetService:
         if self.member.voids >= MOST_VOIDS:
             self.member.reincarnate(secrets.randbits(63) | 1)
         if self._is_cut_off and not self.member.isolated:
-            self._is_cut_off, self._turned = False, "rejoined"
+            self._is_cut_off, self._unlogged_cause = False, "rejoined"
         if not self.member.limit_sets:
             self._differs_since = None
         elif self._differs_since is None:
@@ -523,8 +523,8 @@ class FleetService:
             self._coordinator_clock.heard(grants.epoch, own.answers, grants.sent_at, self._wall())
 
     def _tell_share(self, key: ShareKey, before: int, after: int, cause: str) -> None:
-        if cause == self._turned:
-            self._turned = None
+        if cause == self._unlogged_cause:
+            self._unlogged_cause = None
         member = self.member
         followed = (member.epoch, member.coordinator, member.members)
         ahead = None

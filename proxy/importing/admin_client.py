@@ -135,10 +135,10 @@ class BrokerAdminClient:
         except AdminError as error:
             if error.status is not None and error.status in refusals:
                 return RefusedAnswer(error.status)
-            raise ImportFailed([f"{url}: {self._told(error)}"]) from None
+            raise ImportFailed([f"{url}: {self._text_of(error)}"]) from None
         return _decoded(url, body, kind) if body else None
 
-    def _told(self, error: AdminError) -> str:
+    def _text_of(self, error: AdminError) -> str:
         """The remedy where there is one, else the broker's own words."""
         if error.trouble is not RequestFailure.REFUSED:
             return error.problem + _REMEDIES.get(error.trouble, "")

@@ -562,7 +562,7 @@ def found_in(state: BrokerState) -> ImportResult:
     ]
     entries += [BrokerKey(key, value, "dynamic configuration") for key, value in state.dynamic.items()]
     found = take_keys(entries)
-    found.left += [LeftOut(BrokerKey(key, running[key], _RUNNING).told, _UNSURE) for key in unsure]
+    found.left += [LeftOut(BrokerKey(key, running[key], _RUNNING).shown_with_place, _UNSURE) for key in unsure]
     broker_off(found)
     take_state(state, found)
     return found

@@ -211,7 +211,7 @@ class BrokerKey:
         return f"{self.key}={shown(self.plain)}"
 
     @property
-    def told(self) -> str:
+    def shown_with_place(self) -> str:
         """The entry's place and its text."""
         return f"{self.where}: {self.shown}"
 
@@ -330,8 +330,8 @@ class _Taking:
         self._take(("dispatch", key), value, entry)
         if key == PRECISE and not value:
             self.found.notes.append(
-                f"{entry.told}: this is Pulsar's default; Sluice's own is better (docs/limits.md, Deliveries): take "
-                "the line out of the result unless it was set on purpose"
+                f"{entry.shown_with_place}: this is Pulsar's default; Sluice's own is better (docs/limits.md, "
+                "Deliveries): take the line out of the result unless it was set on purpose"
             )
 
     def contradiction(self) -> None:
@@ -359,7 +359,7 @@ class _Taking:
                 self._take(("limits", level, "dispatch", "relativeToPublishRate"), is_relative, entry)
         if limited.isdisjoint(_RELATIVE_LEVELS):
             self.found.left.append(
-                LeftOut(entry.told, "no rate of topics or subscriptions is set that it would add to")
+                LeftOut(entry.shown_with_place, "no rate of topics or subscriptions is set that it would add to")
             )
 
     def leave(self) -> None:
@@ -373,7 +373,7 @@ class _Taking:
             elif entry.plain.lower() in _OFF_WORDS:
                 self.found.off.append(key)
             else:
-                self.found.left.append(LeftOut(entry.told, why))
+                self.found.left.append(LeftOut(entry.shown_with_place, why))
 
     def _set(self, key: str) -> BrokerKey | None:
         entry = self.entries.get(key)
@@ -394,8 +394,8 @@ class _Taking:
     def _is_off(self, entry: BrokerKey, note: str = "") -> None:
         self.found.off.append(entry.key)
         if note:
-            self.found.notes.append(f"{entry.told}: {note}")
+            self.found.notes.append(f"{entry.shown_with_place}: {note}")
 
     def _problem(self, entry: BrokerKey, what: str) -> None:
-        told = f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {what}"
-        self.problems.setdefault(entry.key, []).append(told)
+        problem = f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {what}"
+        self.problems.setdefault(entry.key, []).append(problem)

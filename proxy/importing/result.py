@@ -71,8 +71,8 @@ def check_text(text: str) -> None:
         try:
             load_config(path, {})
         except ConfigError as error:
-            told = [problem.removeprefix(f"{path}:").strip() for problem in error.problems]
-            raise ImportFailed([f"the result would not be accepted: line {each}" for each in told]) from None
+            problems = [problem.removeprefix(f"{path}:").strip() for problem in error.problems]
+            raise ImportFailed([f"the result would not be accepted: line {each}" for each in problems]) from None
 
 
 def check_output(path: Path, *, force: bool) -> None:
@@ -103,7 +103,7 @@ def write_output(path: Path, text: str, *, force: bool) -> None:
         raise ImportFailed([f"{path}: cannot be written: {error.strerror}"]) from None
 
 
-def told(found: ImportResult, *, verbose: bool) -> Iterator[str]:
+def report_lines(found: ImportResult, *, verbose: bool) -> Iterator[str]:
     """Yield the report of an import line by line; every limit that was found is mentioned.
 
     Args:

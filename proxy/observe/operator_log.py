@@ -402,7 +402,7 @@ class HoldLog:
         self._is_due: set[str] = set()
         self._log = structlog.get_logger()
 
-    def turned(self, tenant: str, is_over: bool, held: int) -> None:  # noqa: FBT001 - the new state
+    def on_over_share_changed(self, tenant: str, is_over: bool, held: int) -> None:  # noqa: FBT001 - the new state
         """Log that a tenant went over its share of the hold budget, or came back under it."""
         if is_over:
             self._went_over(tenant, held)

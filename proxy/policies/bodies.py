@@ -27,7 +27,7 @@ from limiter.levels import About, Setting
 from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED, Direction, Limit, Mode, Rate, rate
 from proxy import typed_json
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
-from proxy.config.sources import all_told, cut
+from proxy.config.sources import cut, problems_line
 from proxy.config.values import SPANS_NS, CountPerPeriod
 from proxy.mistakes import ConfigSection
 from proxy.policies import large_json
@@ -425,7 +425,7 @@ def limit_of(key: PolicyKey, kept: str, mode: Mode = "enforce") -> Limit:
         read = _remembered if len(kept) <= _LONGEST_REMEMBERED else _read_limit
         return read(key.kind, key.setting, kept, mode)
     except ValidationError as error:
-        raise BodyError(f"{key.shown}: {all_told(error, _own_form(key))}") from None
+        raise BodyError(f"{key.shown}: {problems_line(error, _own_form(key))}") from None
     except (msgspec.DecodeError, KeyError):
         raise BodyError(f"{key.shown}: the body is not a limit; write messages, bytes or both") from None
 

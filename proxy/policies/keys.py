@@ -13,7 +13,7 @@ from limiter.levels import ABOUTS, NAMESPACE, PARTITIONED_TOPIC, TENANT, About, 
 from limiter.policies import PolicyTarget
 from protocol.topic_name import parse_topic
 from proxy.config.limits import name_type
-from proxy.config.sources import cut, told
+from proxy.config.sources import cut, problem_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def read_target(direction: str, setting: str, name: str) -> PolicyTarget:
     try:
         return about, parsed, _read_name(parsed, name)
     except ValidationError as error:
-        raise ValueError(f"name: {told(error.errors()[0])}") from None
+        raise ValueError(f"name: {problem_text(error.errors()[0])}") from None
     except ValueError as error:
         raise ValueError(f"name: {cut(repr(name))}: {error}") from None
 

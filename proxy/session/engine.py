@@ -90,7 +90,7 @@ class Engine:
         self.shared = TransportContext(counters, self.slices)
         self.held = SharedBudget(
             config.publish.hold_total,
-            HoldLog(clock).turned,
+            HoldLog(clock).on_over_share_changed,
             self.shared.heap.freed,
             partial(self.slices.run, Work.RELEASES),
         )

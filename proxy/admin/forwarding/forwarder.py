@@ -253,7 +253,8 @@ class Forwarder:
             return response
         try:
             return web.Response(
-                body=await self._told(request, partial(together, response.text, kind)), content_type="application/json"
+                body=await self._read_at_broker(request, partial(together, response.text, kind)),
+                content_type="application/json",
             )
         except ForwardError as error:
             return _refusal(request, error.status, str(error))
@@ -272,7 +273,7 @@ class Forwarder:
             return self._refuse_body(request, error)
         return await self._exchanged(request, body)
 
-    async def _told(self, request: web.Request, read: Callable[[bytes], T]) -> T:
+    async def _read_at_broker(self, request: web.Request, read: Callable[[bytes], T]) -> T:
         """Return what `read` makes of the broker's answer at the same path."""
         outcome = ForwardOutcome.CLIENT
         try:

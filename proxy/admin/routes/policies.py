@@ -34,7 +34,7 @@ from proxy.block_rules import Block, each_once
 from proxy.bulk import PIECE, in_pieces, in_thread, let_go
 from proxy.config.limits import Limits
 from proxy.config.sections import AdmissionBounds
-from proxy.config.sources import all_told, cut
+from proxy.config.sources import cut, problems_line
 from proxy.mistakes import BOUNDED, ConfigSection, ReadSoFar
 from proxy.policies.bodies import BodyError, check_for_nulls, requested_body
 from proxy.policies.held import ValueBefore, read
@@ -245,7 +245,7 @@ def _read_piece(written: Any, so_far: ReadSoFar) -> PolicySet:
     try:
         body = WantedPolicies.model_validate(written, context=so_far)
     except ValidationError as error:
-        raise BodyError(all_told(error, WantedPolicies)) from None
+        raise BodyError(problems_line(error, WantedPolicies)) from None
     except ValueError:
         raise BodyError('the body is not JSON as {"limits": {"namespaces": …}}') from None
     finally:

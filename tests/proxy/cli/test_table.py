@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from proxy.cli.top_fit import fitted, told_apart
+from proxy.cli.top_fit import distinct_parts, fitted
 from proxy.cli.top_view import (
     Drawing,
     FleetAnswer,
@@ -170,7 +170,7 @@ def test_live_table_is_no_higher_than_the_terminal() -> None:
     ],
 )
 def test_proxies_are_told_apart_by_what_differs(names: list[str], short: list[str]) -> None:
-    assert list(told_apart(names).values()) == short
+    assert list(distinct_parts(names).values()) == short
 
 
 @pytest.mark.parametrize(

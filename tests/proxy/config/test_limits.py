@@ -9,7 +9,7 @@ from limiter.policies import Value
 from limiter.token_bucket import NOTHING_PUBLISHED, Limit, Published, Rate, rate
 from protocol.topic_name import parse_topic
 from proxy.config.limits import Limits
-from proxy.config.sources import all_told
+from proxy.config.sources import problems_line
 from proxy.policies.layers import file_policies
 from tests.proxy.file_limits import policies_of
 
@@ -337,7 +337,7 @@ _TWO_PLANS: dict[str, Any] = {"gold": {"publish": ONE["publish"]}, "wide": {"pub
 def test_plans_that_cannot_be_given_are_refused(section: dict[str, Any], remedy: str) -> None:
     with pytest.raises(ValidationError) as caught:
         Limits.model_validate({"plans": _TWO_PLANS, **section})
-    assert remedy in all_told(caught.value, Limits)
+    assert remedy in problems_line(caught.value, Limits)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_contradiction_is_found_beside_any_other_mistake(
     given[wrong] = {**given.get(wrong, {}), "": {"publish": {"messages": "many"}, "colour": "red"}}
     with pytest.raises(ValidationError) as caught:
         Limits.model_validate(given)
-    told = all_told(caught.value, Limits)
+    told = problems_line(caught.value, Limits)
     assert contradiction in told
     assert "colour: this key is not known here" in told
 

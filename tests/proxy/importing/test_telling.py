@@ -1,7 +1,7 @@
-"""What people are told beside the result."""
+"""The report of an import, beside its result."""
 
 from proxy.config.showing import TakenValue
-from proxy.importing.result import ImportResult, LeftOut, told
+from proxy.importing.result import ImportResult, LeftOut, report_lines
 
 FOUND = ImportResult(
     taken=[TakenValue(("max_connections",), 7, "")],
@@ -15,7 +15,7 @@ FOUND = ImportResult(
 
 
 def test_everything_has_its_heading_and_what_is_left_stands_by_reason() -> None:
-    assert list(told(FOUND, verbose=False)) == [
+    assert list(report_lines(FOUND, verbose=False)) == [
         "1 value taken over",
         "worth a look:",
         "  look",
@@ -35,10 +35,10 @@ def test_everything_has_its_heading_and_what_is_left_stands_by_reason() -> None:
 
 
 def test_verbose_names_the_other_keys() -> None:
-    lines = list(told(FOUND, verbose=True))
+    lines = list(report_lines(FOUND, verbose=True))
     at = lines.index("2 keys about limits set to none:")
     assert lines[at + 1 : at + 5] == ["  y", "  z", "1 key not about limits:", "  x"]
 
 
 def test_nothing_found_is_one_line() -> None:
-    assert list(told(ImportResult(), verbose=True)) == ["0 values taken over"]
+    assert list(report_lines(ImportResult(), verbose=True)) == ["0 values taken over"]

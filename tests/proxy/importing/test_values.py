@@ -55,7 +55,7 @@ def test_only_what_java_calls_white_space_is_taken_off() -> None:
 
 
 def test_values_are_shown_in_one_line_of_bounded_length() -> None:
-    assert BrokerKey("a", "x\ny ", "broker.conf:3").told == r"broker.conf:3: a='x\ny'"
+    assert BrokerKey("a", "x\ny ", "broker.conf:3").shown_with_place == r"broker.conf:3: a='x\ny'"
     assert len(shown("x" * 1000)) == 101
 
 

@@ -30,8 +30,8 @@ def test_a_tenant_that_goes_over_its_share_is_named_and_so_is_its_return(
     clock: ManualClock, logs: list[EventDict]
 ) -> None:
     log = HoldLog(clock)
-    log.turned("acme", True, 500)
-    log.turned("acme", False, 100)
+    log.on_over_share_changed("acme", True, 500)
+    log.on_over_share_changed("acme", False, 100)
     assert told(logs) == [("warning", "acme"), ("info", "acme")]
     assert [line["bytes"] for line in logs] == [500, 100]
 
@@ -41,12 +41,12 @@ def test_one_that_goes_to_and_fro_is_told_once_in_a_while_and_others_at_once(
 ) -> None:
     log = HoldLog(clock)
     for _ in range(100):
-        log.turned("acme", True, 500)
-        log.turned("acme", False, 100)
-    log.turned("umbrella", True, 10)
+        log.on_over_share_changed("acme", True, 500)
+        log.on_over_share_changed("acme", False, 100)
+    log.on_over_share_changed("umbrella", True, 10)
     assert told(logs) == [("warning", "acme"), ("info", "acme"), ("warning", "umbrella")]
     clock.now += INTERVAL_NS
-    log.turned("acme", True, 500)
+    log.on_over_share_changed("acme", True, 500)
     assert told(logs)[3:] == [("warning", "acme")]
 
 
@@ -56,6 +56,6 @@ def test_it_remembers_a_bounded_number_of_tenants(
     monkeypatch.setattr(operator_log, "_MOST_TENANTS", 2)
     log = HoldLog(clock)
     for tenant in ("a", "b", "c", "a"):
-        log.turned(tenant, True, 1)
+        log.on_over_share_changed(tenant, True, 1)
     assert told(logs) == [("warning", tenant) for tenant in ("a", "b", "c")]
     assert len(log._is_due) <= 2
