@@ -5,8 +5,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import aiohttp
-
+from adminrest.client import AdminClient
 from proxy.assembly import ConfigSource, Proxy
 from proxy.config.model import load_config
 from proxy.observe.operator_log import set_up_operator_log
@@ -47,9 +46,8 @@ async def described() -> dict[str, Any]:
     proxy = Proxy(ConfigSource(None, lambda: load_config(None, dict(_FLAGS))))
     _, admin = await proxy.start()
     try:
-        async with aiohttp.ClientSession(f"http://{admin}") as session, session.get("/sluice/openapi.json") as answer:
-            page: dict[str, Any] = await answer.json()
-            return page
+        page: dict[str, Any] = await asyncio.to_thread(AdminClient(f"http://{admin}").get_json, "/sluice/openapi.json")
+        return page
     finally:
         await proxy.stop()
 
