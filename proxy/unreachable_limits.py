@@ -113,7 +113,8 @@ class UnreachableLimits:
 
     def _looking(self, direction: Direction) -> Iterator[None]:
         wider = {level.word: _wider(level) for level in LEVELS}
-        sets = [_Set(policies, direction) for policies in self._sets()]
+        both = (self._policies, self._policies.tenants)  # the operator's values and the tenants' hold at the same time
+        sets = [_Set(policies, direction) for policies in both if policies is not None]
         for each in sets:
             for level in LEVELS:
                 if any(level in others for others in wider.values()):
@@ -127,10 +128,6 @@ class UnreachableLimits:
                     if held is not None:
                         yield from self._comparing(sets, level, wider[level.word], direction, held)
                     yield
-
-    def _sets(self) -> list[Policies]:
-        """Return the operator's values, and those that tenants set for themselves, which hold at the same time."""
-        return [self._policies] if self._policies.tenants is None else [self._policies, self._policies.tenants]
 
     def _noting(self, values: "_Set", level: Level, direction: Direction, held: _Held) -> Iterator[None]:
         """Note a limit at all others in whose place it holds."""
