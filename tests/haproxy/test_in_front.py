@@ -5,7 +5,6 @@ HAProxy connects from an address of its own, so that what Sluice has of the clie
 
 import contextlib
 import re
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ import pulsar
 import pytest
 import trustme
 
+from adminrest.client import AdminClient
 from bench.data_path.proxies import haproxy_command
 from bench.harness import BenchError
 from loadgen.real.process import TetheredProcess, free_port, is_listening, wait_until
@@ -95,8 +95,8 @@ def stage(tmp_path: Path, broker: str) -> Iterator[Stage]:
 
 def counted(sluice: SluiceProcess, metric: str) -> dict[str, int]:
     """The values of a metric by its label, but for those that are 0."""
-    with urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=60) as answer:
-        found = re.findall(rf'^{metric}_total{{\w+="(\w+)"}} (\d+)', answer.read().decode(), re.MULTILINE)
+    page = AdminClient(sluice.admin_url).get("/metrics").decode()
+    found = re.findall(rf'^{metric}_total{{\w+="(\w+)"}} (\d+)', page, re.MULTILINE)
     return {label: int(value) for label, value in found if int(value)}
 
 

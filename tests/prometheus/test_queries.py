@@ -3,15 +3,13 @@
 import contextlib
 import json
 import re
-import urllib.parse
-import urllib.request
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.loadgen.standin.conftest import running_broker
-from tests.prometheus.test_scrape import prometheus, value  # noqa: F401 - a fixture
+from tests.prometheus.test_scrape import prometheus, series_of, value  # noqa: F401 - a fixture
 from tests.real.sluice_process import start_sluice
 from tests.real.traffic import quiet_client
 
@@ -46,8 +44,7 @@ def test_each_published_query_finds_only_series_of_sluice(prometheus, tmp_path):
                 value(url, 'rate(process_cpu_seconds_total{job="prometheus"}[1m])', 0)
                 empty, of_others = [], []
                 for query in _queries():
-                    asked = f"{url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
-                    result = json.load(urllib.request.urlopen(asked, timeout=60))["data"]["result"]
+                    result = series_of(url, query)
                     if not result:
                         empty.append(query)
                     if any(each["metric"].get("job", "sluice") != "sluice" for each in result):

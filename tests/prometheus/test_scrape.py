@@ -1,16 +1,14 @@
 """A real Prometheus scrapes a real Sluice in front of the stand-in broker."""
 
 import contextlib
-import json
 import subprocess
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
+from typing import Any
 
 import pytest
 import yaml
 
+from adminrest.client import AdminClient, AdminError
 from loadgen.real.process import free_port
 from tests.deploy.manifests import manifest, objects_of
 from tests.loadgen.standin.conftest import running_broker
@@ -58,15 +56,20 @@ def prometheus(tmp_path):
         process.wait()
 
 
+def series_of(prometheus_url: str, query: str) -> list[dict[str, Any]]:
+    """Return the series of a query's answer."""
+    answer = AdminClient(prometheus_url, timeout_s=_PATIENCE_S).get_json("/api/v1/query", {"query": query})
+    return list(answer["data"]["result"])
+
+
 def value(prometheus_url: str, query: str, at_least: float) -> float:
     """Ask until the answer is there."""
     deadline = time.monotonic() + _PATIENCE_S
-    url = f"{prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     value = float("nan")
     while time.monotonic() < deadline:
         try:
-            result = json.load(urllib.request.urlopen(url, timeout=_PATIENCE_S))["data"]["result"]
-        except urllib.error.URLError:
+            result = series_of(prometheus_url, query)
+        except AdminError:
             result = []
         if result and (value := float(result[0]["value"][1])) >= at_least:
             return value
@@ -87,7 +90,7 @@ def test_prometheus_sees_what_a_client_sent(prometheus, tmp_path):
             labels = 'tenant="public",namespace="default",direction="publish"'
             assert value(url, f"sluice_messages_passed_total{{{labels}}}", _SENT) == _SENT
             assert value(url, 'up{namespace="pulsar"}', 1) == 1
-            page = urllib.request.urlopen(f"{sluice.admin_url}/metrics", timeout=_PATIENCE_S).read()
+            page = AdminClient(sluice.admin_url, timeout_s=_PATIENCE_S).get("/metrics")
         finally:
             sluice.stop()
     checked = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, check=False)

@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from adminrest.client import AdminClient
 from sluice.cli import WITHOUT_JSON, app
 from sluice.reference import all_commands
 from tests.access_log_files import content_of
@@ -224,8 +224,7 @@ def test_it_serves_until_it_is_told_to_end_and_then_ends_cleanly(tmp_path: Path,
     with running("serve", *arguments) as process:
         serving = next_line(process)
         assert (serving["event"], serving["access_log"]) == ("serving", str(folder))
-        with urllib.request.urlopen(f"http://{serving['admin']}/healthz", timeout=PATIENCE_S) as answer:
-            assert answer.read() == b"alive\n"
+        assert AdminClient(f"http://{serving['admin']}", timeout_s=PATIENCE_S).get("/healthz") == b"alive\n"
         os.kill(process.pid, number)
         out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0

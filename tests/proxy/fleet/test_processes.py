@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.request import urlopen
 
 import pytest
 from typer.testing import CliRunner
 
+from adminrest.client import AdminClient
 from sluice.cli import app
 from tests.loadgen.standin.conftest import running_broker
 from tests.proxy.wire import TOPIC
@@ -47,8 +47,8 @@ def start(tmp_path: Path, broker: tuple[object, str]) -> Iterator[Start]:
 
 
 def metric(sluice: SluiceProcess, name: str) -> float:
-    with urlopen(f"{sluice.admin_url}/metrics") as answer:
-        (line,) = [line for line in answer.read().decode().splitlines() if line.startswith(f"{name} ")]
+    page = AdminClient(sluice.admin_url).get("/metrics").decode()
+    (line,) = [line for line in page.splitlines() if line.startswith(f"{name} ")]
     return float(line.rpartition(" ")[2])
 
 

@@ -13,11 +13,11 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 import structlog
 
+from adminrest.client import AdminClient
 from proxy.observe.line_queue import LineQueue
 from proxy.observe.operator_log import lines_by_thread, lines_lost, set_up_operator_log
 from tests.deploy.pod import SLUICE
@@ -260,11 +260,10 @@ def test_log_that_is_not_read_stops_no_request(processes: int, tmp_path: Path, p
         with os.fdopen(pipe.reader) as log:
             lines = (json.loads(line) for line in log)
             admin = next(line["admin"] for line in lines if line["event"] == "serving")
+            client = AdminClient(f"http://{admin}", timeout_s=PATIENCE_S)
             for _ in range(60):
-                with urlopen(f"http://{admin}/sluice/reload", data=b"", timeout=PATIENCE_S) as answer:
-                    assert answer.status == 200
-            with urlopen(f"http://{admin}/metrics", timeout=PATIENCE_S) as answer:
-                assert b"sluice_log_lines_dropped_total 0.0" in answer.read()
+                client.ask("POST", "/sluice/reload")
+            assert b"sluice_log_lines_dropped_total 0.0" in client.get("/metrics")
             process.send_signal(signal.SIGINT)
             events = [line["event"] for line in lines]
         assert process.wait(PATIENCE_S) == 0
