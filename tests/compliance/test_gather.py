@@ -220,7 +220,7 @@ def topic_of(report, proxy_id):
 
 
 @pytest.mark.spark
-def test_each_step_of_a_clock_is_told_with_its_size_and_a_narrow_window(planted_report):
+def test_report_has_size_and_window_of_each_clock_step(planted_report):
     (step,) = (step for step in planted_report.quality.clock_steps if step.proxy_id == "ahead-between")
     assert (step.size_s, step.line.seq, step.last - step.first) == (3600, 30, timedelta(seconds=3601))
     (run,) = runs_of(planted_report, "ahead-between")

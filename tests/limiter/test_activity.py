@@ -101,7 +101,7 @@ def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
     assert len(told) == 5, "who has nothing to report does not report it"
 
 
-def test_a_forgotten_limiter_with_something_to_report_does_so_at_once() -> None:
+def test_forgotten_limiter_is_reported_at_once() -> None:
     journal, world, total, told = ActivityJournal(), World(), limiter(10), list[object]()
     journal.read_by(ActivityReader(on_early=told.append))
     journal.note(world.stream(total))

@@ -197,7 +197,7 @@ def test_a_sweep_never_forgets_a_limiter_that_is_just_being_given_out(monkeypatc
     assert set(x.chain) | set(y.chain) <= set(place.registry.limiters.values())
 
 
-def test_applying_a_new_total_gives_it_to_all_streams_while_sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_total_reaches_all_streams_during_a_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place()
     monkeypatch.setattr(registry, "KEPT", 0)
     streams = [place.open(topic) for topic in "uvwxyz"]
@@ -224,7 +224,7 @@ def test_the_table_stays_bounded_and_every_topic_has_one_limiter(steps: list[tup
             assert len(place.registry.limiters) <= 42, "as many as there are topics, and the total"
 
 
-def test_consumers_are_metered_while_messages_or_bytes_are_limited_and_only_then() -> None:
+def test_consumers_are_metered_only_while_a_limit_holds() -> None:
     place = Place(value(100), direction="dispatch")
     stream, granted = place.consumer()
     assert stream.permits is not None
@@ -291,7 +291,7 @@ def test_a_limiter_that_was_replaced_before_its_tuning_stays_out() -> None:
     assert not any(limiter.streams for limiter in old - set(place.registry.limiters.values()))
 
 
-def test_levels_of_a_stream_whose_turn_has_not_come_are_those_that_it_is_within() -> None:
+def test_levels_are_those_in_force_until_a_change_is_followed() -> None:
     place = Place(value(5))
     streams = [place.open(f"x{number}") for number in range(2 * SLICE)]
     revision = place.registry.revision

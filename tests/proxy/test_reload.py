@@ -506,7 +506,7 @@ async def test_of_admission_only_the_subscribe_rate_takes_no_restart() -> None:
     assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("admission",)
 
 
-async def test_what_takes_a_restart_is_named_as_long_as_it_differs_from_the_start() -> None:
+async def test_reload_names_keys_that_differ_from_the_start() -> None:
     desk = Desk(listen="127.0.0.1:1", linger="1s")
     desk.write(listen="127.0.0.1:2", linger="2s", limits=_LIMITED)
     assert (await desk.reloader.reload("SIGHUP")).needs_restart == ("linger", "listen")

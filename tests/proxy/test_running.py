@@ -138,7 +138,7 @@ async def test_a_reload_that_fails_does_not_end_the_watching(
         assert (await operator.hear("configuration reloaded"))["cause"] == "file changed"
 
 
-async def test_what_keeps_it_from_being_scheduled_as_configured_is_said(tmp_path: Path, scheduled: list[str]) -> None:
+async def test_log_says_why_the_configured_scheduling_is_refused(tmp_path: Path, scheduled: list[str]) -> None:
     file = tmp_path / "sluice.yaml"
     file.touch()
     async with served(source_of(file)) as operator:

@@ -134,7 +134,7 @@ def rates(real_broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactor
         yield sluice
 
 
-def test_a_running_consumer_that_subscribes_too_often_goes_on_when_it_may(
+def test_consumer_over_its_subscribe_rate_goes_on_later(
     rates: SluiceProcess, direct_client: pulsar.Client, rest: PulsarRest, topic: str
 ) -> None:
     client, before = quiet_client(rates.service_url), refused(rates, "subscribe_rate_per_consumer")

@@ -166,7 +166,7 @@ def test_partitions_share_the_limit_of_the_whole_topic(played: Performance[Any])
         part.assert_each_once_in_order()
 
 
-def test_nothing_else_on_the_connection_waits_for_a_held_consumer(played: Performance[Any]) -> None:
+def test_held_consumer_delays_nothing_else_on_its_connection(played: Performance[Any]) -> None:
     beside: Beside = played["mixed"]
     assert len(beside.delays) == len(beside.receipts.latencies) == int(FREE_S / FREE_EACH_S)
     # One that waits has all that follow it wait, too.

@@ -155,7 +155,7 @@ def test_a_member_starts_from_its_store_while_brokers_are_away(
         again.stop()
 
 
-async def test_a_topic_that_is_not_there_is_named_and_one_that_is_deleted_is_made_anew(
+async def test_missing_topic_is_named_and_deleted_one_made_again(
     real_broker: StandaloneBroker, rest: PulsarRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = topic_name("deleted", "front-policies")

@@ -239,7 +239,7 @@ def test_running_clients_go_as_fast_as_pulsar_admin_says(
 
 
 @pytest.mark.jdk
-def test_pulsar_admin_with_a_token_gets_in_where_one_without_does_not(
+def test_pulsar_admin_is_let_in_only_with_a_token(
     calls: AdminCalls, real_broker: StandaloneBroker, tmp_path: Path
 ) -> None:
     """The program itself gets in, in a JVM of its own."""

@@ -141,9 +141,7 @@ def test_twenty_consumers_share_50_a_second_from_the_first_on(played: Played[Any
     assert waiting <= HORIZON_S * 50 + 20
 
 
-def test_a_broker_s_10_messages_and_1024_bytes_are_those_of_all_its_topics(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_topics_share_the_10_messages_and_1024_bytes_of_a_broker(played: Played[Any], stages: dict[str, Stage]) -> None:
     """BrokerDispatchRateLimiterTest."""
     pair: list[Delivered] = [played["broker 1"], played["broker 2"]]
     together = sorted(arrival for delivered in pair for arrival in delivered.arrivals)
@@ -154,9 +152,7 @@ def test_a_broker_s_10_messages_and_1024_bytes_are_those_of_all_its_topics(
     assert counted(sluice, "sluice_limiter_throttled_seconds_total", direction="dispatch", level="proxy") > 7
 
 
-def test_of_10_messages_and_1024_bytes_the_messages_decide_where_they_are_small(
-    played: Played[Any], stages: dict[str, Stage]
-) -> None:
+def test_small_messages_pass_10_a_second_within_1024_bytes(played: Played[Any], stages: dict[str, Stage]) -> None:
     """TopicDispatchRateLimiterTest; the two rates hold at once."""
     delivered: Delivered = played["small"]
     delivered.assert_in_order()
@@ -217,7 +213,7 @@ def test_subscriptions_of_a_topic_share_its_quota(played: Played[Any], stages: d
 
 
 @pytest.mark.parametrize("name", ["six", "six, imprecise"])
-def test_6_messages_per_entry_are_10_messages_a_second_all_the_same(
+def test_batches_of_6_messages_pass_10_messages_a_second(
     played: Played[Any], stages: dict[str, Stage], name: str
 ) -> None:
     """The page's example of preciseDispatcherFlowControl, where Pulsar delivers 12, or (imprecise) 60."""

@@ -142,7 +142,7 @@ def test_each_question_gets_its_answer_by_turns_on_each_connection(native):
         connection.close()
 
 
-def test_a_connection_that_ends_while_an_answer_is_awaited_is_an_error(native):
+def test_connection_that_ends_before_its_answer_is_an_error(native):
     here, there = socket.socketpair()
     there.close()
     send = wire.send_frame(100)

@@ -42,7 +42,7 @@ def test_a_limit_that_is_lifted_or_only_observed_from_now_on_has_changed():
     ]
 
 
-def test_a_limit_that_follows_the_publish_rate_does_not_change_by_that():
+def test_limit_relative_to_a_publish_rate_does_not_change_by_it():
     log = PlantedLog()
     for published in (0.0, 10.0, 20.0):
         log.limit(10, rate=100.0 + published, published_messages=published)

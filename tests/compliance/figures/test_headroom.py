@@ -27,7 +27,7 @@ def headroom(log):
     return row
 
 
-def test_time_near_the_limit_is_counted_and_the_fullest_moment_named():
+def test_headroom_counts_steps_near_the_limit_and_names_the_peak():
     row = headroom(days([0.5, 0.79, 0.8, 0.95, 0.2]))
     assert (row.steps, row.near_steps, row.peak) == (5, 2, pytest.approx(0.95))
     assert row.peak_at == BEGIN + timedelta(days=3)
@@ -88,7 +88,7 @@ def test_a_limit_of_less_than_a_message_in_ten_seconds_is_full_with_one():
     assert (row.typical, row.peak) == (1, pytest.approx(3))
 
 
-def test_a_limit_of_fewer_bytes_than_an_entry_has_is_full_with_one():
+def test_limit_below_the_bytes_of_an_entry_is_full_with_one():
     log = PlantedLog()
     line_of(log, 1000, 0, rate=None, limit_bytes=100.0, burst_bytes=10.0, largest_entry_bytes=100_000)
     assert headroom(log).peak == pytest.approx(1)
@@ -134,7 +134,7 @@ def test_members_of_a_fleet_use_the_whole_limit_together():
     assert (row.steps, row.near_steps, row.peak) == (1, 0, pytest.approx(0.5))
 
 
-def test_a_message_that_passes_with_a_share_of_nothing_is_little_of_the_whole():
+def test_message_without_a_share_is_a_hundredth_of_the_limit():
     [row] = shared_headroom(members([0.0, 0.0], [1, 0]), {"p0": "front"})
     assert row.peak == pytest.approx(0.01)
 
@@ -151,7 +151,7 @@ def test_two_fleets_are_not_added_up_and_a_proxy_without_one_has_its_own_row():
     ]
 
 
-def test_runs_that_name_no_fleet_are_of_the_only_one_or_together_without_a_name():
+def test_runs_without_a_fleet_join_the_only_one_or_each_other():
     logs = members([0.2, 0.3, 0.5], [20, 30, 50])
     [row] = shared_headroom(logs, {"p0": "front"})
     assert (row.fleet, row.members, row.peak) == ("front", 3, pytest.approx(1))
@@ -159,7 +159,7 @@ def test_runs_that_name_no_fleet_are_of_the_only_one_or_together_without_a_name(
     assert (nameless.proxy_id, nameless.fleet, nameless.members) == ("", "", 3)
 
 
-def test_members_may_each_pass_an_entry_of_a_limit_that_gives_less():
+def test_slow_limit_is_full_when_each_member_has_passed_an_entry():
     logs = members([0.5, 0.5], [0, 0])
     for log in logs:
         log.shared(1, 0.5, rate=1 / 60)

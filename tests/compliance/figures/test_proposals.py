@@ -24,7 +24,7 @@ limits:
     ]
 
 
-def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path):
+def test_proposals_are_read_only_from_a_small_regular_file(tmp_path):
     fifo, large = tmp_path / "fifo", tmp_path / "large"
     os.mkfifo(fifo)
     with large.open("wb") as file:

@@ -64,7 +64,7 @@ def unwanted():
     return log
 
 
-def test_topics_have_the_rates_of_the_steps_that_their_lines_touch():
+def test_rates_of_topics_cover_each_step_that_a_line_touches():
     """Each log's rows are compared whole."""
     steps = {across_steps: 1, long_steps: 5, backwards: 1, stepped: 1, of_a_year: 1}
     logs = {made: made() for made in (*steps, unwanted)}

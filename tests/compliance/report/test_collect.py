@@ -38,7 +38,7 @@ def test_of_too_many_limits_the_violated_ones_are_kept():
 
 
 @pytest.mark.parametrize("names", [("b", "c", "a", "d"), ("d", "a", "c", "b")])
-def test_rows_that_tie_are_in_one_order_wherever_their_lines_were(names):
+def test_rows_that_tie_are_ordered_by_name_in_any_log(names):
     logs = []
     for name in names:
         log = PlantedLog(proxy_id=name)

@@ -66,7 +66,7 @@ def test_the_gravest_tenants_have_a_page_and_the_rest_is_counted():
     assert "3 have none" in render(report)
 
 
-def test_a_hostile_name_is_text_in_the_page_and_one_file_in_the_folder():
+def test_hostile_name_is_text_on_its_page_and_a_single_file():
     report = report_on(limiters=[limiter_fact(tenant=HOSTILE, name=HOSTILE)], tenant_rates=[rate_fact(name=HOSTILE)])
     ((name, page),) = tenant_pages(report).items()
     assert page.count("<script") == 1

@@ -54,7 +54,7 @@ def lines_in(out):
     return json.loads(summary.read_text())["lines"] if summary.exists() else 0
 
 
-def test_a_run_that_follows_ends_in_order_in_the_midst_of_a_batch_and_at_rest(spark, tmp_path, log, run_here):
+def test_following_run_ends_in_order_amid_a_batch_and_at_rest(spark, tmp_path, log, run_here):
     out = tmp_path / "out"
     assert run_here((out / "_work/checkpoint/offsets/1").exists, follow=True)[::2] == (0, "")
     assert 1500 <= lines_in(out) < 6000

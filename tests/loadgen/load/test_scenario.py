@@ -82,7 +82,7 @@ def test_all_errors_are_told_at_once(file: Path) -> None:
     assert len(reasons(file, GOOD.replace("producers: 2", "producers: 0").replace("messages: 300", "messages: 0"))) == 2
 
 
-def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(tmp_path: Path) -> None:
+def test_scenario_is_read_only_from_a_regular_file(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for path in (fifo, Path("/dev/zero")):

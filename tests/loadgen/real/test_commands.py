@@ -35,7 +35,7 @@ def test_what_is_missing_is_one_line_and_exit_code_1(arguments: list[str]) -> No
 
 @pytest.mark.slow
 @pytest.mark.real
-def test_it_announces_itself_when_healthy_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_broker_announces_itself_when_healthy_and_cleans_up(tmp_path: Path) -> None:
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     listen_file = tmp_path / "listen.json"
     command = [sys.executable, "-m", "loadgen.real", "--listen-file", str(listen_file)]

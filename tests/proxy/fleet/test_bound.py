@@ -274,7 +274,7 @@ GREEDY = [*[("offer", 1, amount) for amount in (1, 1, 20)], ("offer", 0, 20), ("
 @example(3, "streams", [*GREEDY, *[(how, index, 1) for how in ("kill", "end") * 4 for index in (1, 2)]])
 @example(3, "streams", [*GREEDY, *[(how, 0, amount) for how in ("kill", "end") * 2 for amount in (0, 1, 2)]])
 @example(2, "streams", [*[("deliver", index, 20) for index in (0, 1)], ("offer", 0, 5), *[("wait", 0, 2)] * 5])
-def test_all_members_together_pass_at_most_burst_and_rate_and_an_entry_each(
+def test_members_pass_at_most_burst_rate_and_an_entry_each(
     members: int, weight: Weight, steps: list[tuple[str, int, int]]
 ) -> None:
     world = World(members, weight)

@@ -462,7 +462,7 @@ async def test_where_one_broker_answers_no_lookup_another_is_asked(
     await until(lambda: member.link.state == "leading" and member.grants)
 
 
-async def test_a_silent_broker_of_one_topic_keeps_nobody_from_the_other(
+async def test_silent_broker_of_one_topic_does_not_delay_the_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pulsar_connection, "OPEN_S", 600)

@@ -192,7 +192,7 @@ def test_a_limit_that_goes_while_somebody_waits_there_has_no_line_behind_its_cha
     changing.close()
 
 
-def test_of_many_streams_those_that_follow_later_have_lines_that_end_when_they_do() -> None:
+def test_later_followers_have_lines_that_end_when_they_follow() -> None:
     changing = Changing(streams=3 * SLICE, topics=3 * SLICE)
     key = rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
     changing.change({key: {"messages": 30}})

@@ -60,7 +60,7 @@ def test_without_a_line_there_is_no_file(make_disk: Make) -> None:
     assert disk.closed() == {}
 
 
-def test_a_file_that_would_become_too_old_at_rest_is_closed_at_once(make_disk: Make) -> None:
+def test_resting_closes_a_file_that_would_become_too_old(make_disk: Make) -> None:
     disk = make_disk()
     disk.write(b"one\n")
     disk.files.rest(3600)

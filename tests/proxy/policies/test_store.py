@@ -249,7 +249,7 @@ def test_a_store_whose_process_was_killed_can_be_opened_at_once(path: Path) -> N
         assert store.read(_GROUP) == "1"
 
 
-def test_somebody_else_s_sqlite_file_is_refused_and_not_written_into(path: Path) -> None:
+def test_foreign_sqlite_file_is_refused_and_stays_as_it_is(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as base:
         base.execute("CREATE TABLE theirs (one TEXT)")
     before = path.read_bytes()

@@ -217,7 +217,7 @@ def test_message_with_too_many_fields_costs_the_largest_batch(make_world: Make) 
 
 
 @pytest.mark.parametrize("made", [bytes, padded], ids=["declared", "behind too many fields"])
-def test_who_is_sent_such_a_batch_gets_all_the_permits_again_that_the_broker_took(
+def test_oversized_batch_gives_back_permits_that_the_broker_took(
     make_world: Make, made: Callable[[bytes], bytes]
 ) -> None:
     """It took what the metadata say: a consumer that were thought to have some left would be given none for ever."""
