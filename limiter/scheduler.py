@@ -40,6 +40,7 @@ def refusing(stream: Stream, now: int) -> Limiter | None:
 
 
 def _last_to_open(stream: Stream, now: int) -> Limiter:
+    """Return the limiter whose tokens come last; in `refusing`, compiled, the key would cost every call a closure."""
     return max(stream.chain, key=lambda limiter: limiter.wait_ns(now))
 
 
