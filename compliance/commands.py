@@ -93,7 +93,7 @@ def report(  # noqa: PLR0913 - one for each option
     ] = None,
     objective: Annotated[
         float,
-        typer.Option(min=50, max=99.9999, help="Percent of the time in which limits are to be kept: for burn rates."),
+        typer.Option(min=50, max=99.9999, help="Percent of the time in which limits should be kept: for burn rates."),
     ] = 99.9,
     spark: Annotated[
         list[str] | None, typer.Option(help="KEY=VALUE setting of Spark, as spark.driver.memory=8g.")

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from accesslog.file_names import PATTERNS
+from compliance import storage
 from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
@@ -37,7 +38,6 @@ from compliance.report.provenance import LIST, as_list, check, digests, of_list,
 from compliance.report.report import Report, fleet_lines, make_report
 from compliance.report.subjects import FOLDER
 from compliance.session import cause, disk_trouble, spark_session
-from compliance.storage import locked
 from compliance.stream.options import JobError, pairs
 from compliance.tables import LogTables, read_log, read_tables
 from protocol.exit_codes import ExitCode
@@ -236,7 +236,7 @@ def alone(out: Path, access_log: Path | None) -> Iterator[None]:
         raise ReportError(f"--out {out}: lies in --access-log {access_log}, {NOT_WITHIN}")
     work = _make(out, out.resolve() / WORK)
     taken = ReportError(f"--out {out}: another report is written into it; wait for it, or give another folder")
-    with locked(work, taken):
+    with storage.locked(work, taken):
         yield
 
 
@@ -321,7 +321,7 @@ def listed(files: list[Path], work: Path) -> bytes:
     place = work / LIST
     try:
         content = as_list(digests(files, of_list(place.read_bytes()) if place.exists() else {}))
-        place.write_bytes(content)
+        storage.write(str(place.resolve()), content)
     except OSError as error:
         raise ReportError(f"{error.filename}: {error.strerror}") from error
     return content
@@ -394,9 +394,7 @@ def write(report: Report, out: Path, files_list: bytes = b"") -> None:
         for old in {*(out / CSV).glob("*.csv"), *(out / FOLDER).glob("*.*")} - {out / name for name in contents}:
             old.unlink()
         for name, content in contents.items():
-            half = out / f"{name}.tmp"
-            half.write_bytes(content)
-            half.replace(out / name)
+            storage.write(str(out.resolve() / name), content)
     except OSError as error:
         raise ReportError(f"--out {out}: cannot be written: {error.strerror}") from error
 

@@ -132,7 +132,7 @@ def load(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Offer a scenario's load with official clients, and count.
 
-    What is counted are receipts and deliveries. Exit code 0: every message offered has its receipt and, with
+    Receipts and deliveries are counted. Exit code 0: every message offered has its receipt and, with
     --verify-url, arrived once, in order and intact. 3: not so.
     """
     try:

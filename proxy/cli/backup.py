@@ -27,9 +27,9 @@ _MOST_BYTES = 4 << 30
 
 @asks_proxy
 def backup(file: Target, *, admin: AdminOptions, store: OfStore = None, json: Json = False) -> None:
-    """Write into a file what was set at run time.
+    """Write the policies set at run time, and the audit log, into a file.
 
-    The proxy may run meanwhile. The file has the audit log, too, and all of it is of one moment.
+    The proxy may run while the backup is made. All parts of the file are of one moment.
     """
     from proxy.cli.admin_link import AdminLink
     from proxy.policies.store import StoreError, read_backup, write_backup

@@ -18,7 +18,7 @@ def drain(*, admin: AdminOptions, wait: Wait = False, json: Json = False) -> Non
     """Have all clients of a proxy go on elsewhere, as SIGTERM does.
 
     The process runs on without clients. It is for hooks before a stop: /readyz is 503 at once, and clients leave after
-    `drain.delay`. With --wait and --json, `phase` is `ended` where the process has ended meanwhile. --wait ends with
+    `drain.delay`. With --wait and --json, `phase` is `ended` if the process has ended by then. --wait ends with
     exit code 1 where another process answers, as behind one address of several replicas, or the drain was taken back.
     """
     from proxy.admin.process_header import PROCESS

@@ -8,6 +8,7 @@ import typer
 
 from protocol.exit_codes import ExitCode
 from proxy.cli.options import Json, Quiet, print_json
+from proxy.cli.output import Force, Output, OutputError, check_output, write_output
 
 if TYPE_CHECKING:
     from proxy.importing.result import ImportResult
@@ -28,8 +29,6 @@ TokenFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Token of a superuser, for --from-admin. Default: none."),
 ]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the YAML. Default: standard output.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the file that --output names.")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="Name also the keys that limit nothing.")]
 
 _LIMITS_ONLY = "Limits only: listen, broker and admin are Sluice's own (docs/configuration.md)."
@@ -52,7 +51,7 @@ def import_limits(
     standard error, with the reason. With --json all is one object: the YAML too, where --output names no file for it.
     """
     from proxy.config.showing import yaml_text
-    from proxy.importing.result import ImportFailed, as_json, check_output, check_text, report_lines, write_output
+    from proxy.importing.result import ImportFailed, as_json, check_text, report_lines
 
     source, read = _source(file, from_admin, token_file, is_silent=quiet)
     heading = f"Made by `sluice import` from {source!r}.\n{_LIMITS_ONLY}"
@@ -68,6 +67,9 @@ def import_limits(
         for problem in error.problems:
             typer.echo(f"sluice: {problem}", err=True)
         raise typer.Exit(ExitCode.USAGE if error.is_of_words else ExitCode.FAILED) from None
+    except OutputError as error:
+        typer.echo(f"sluice: {error}", err=True)
+        raise typer.Exit(ExitCode.FAILED) from None
     if json:
         place = {"file": str(output)} if output else {"yaml": text}
         print_json({"source": source, **place, **as_json(found)})

@@ -95,7 +95,7 @@ Ca = Annotated[
     typer.Option(
         metavar="FILE",
         envvar="SLUICE_CA",
-        help="PEM certificate of the authority that signed the admin address's. Default: the system's authorities.",
+        help="PEM certificate of the authority of the admin address's certificate. Default: the system's authorities.",
     ),
 ]
 Cert = Annotated[
@@ -123,7 +123,9 @@ PlainHttp = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[
     bool,
-    typer.Option("-q", "--quiet", help="Print errors only, and the result that was asked for (--json; what is shown)."),
+    typer.Option(
+        "-q", "--quiet", help="Print errors only, and the result of --json or of a command that only shows something."
+    ),
 ]
 
 

@@ -11,12 +11,13 @@ from limiter.levels import CLIENT_PARTS
 from protocol.exit_codes import ExitCode
 from protocol.printable import printable
 from proxy.cli.options import AdminLinkError, AdminOptions, CommandLineError, Json, asks_proxy, option, print_json
+from proxy.cli.output import Force, Output, OutputError, check_output, write_output
 
 if TYPE_CHECKING:
     from proxy.cli.admin_link import AdminLink
     from proxy.policies.policy_set import PolicySet
 
-Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/topic, or one partition of it.")]
+Topic = Annotated[str, typer.Argument(help="persistent://tenant/namespace/topic, or one of its partitions.")]
 _CLIENT = tuple(
     option(
         part.word,
@@ -29,8 +30,7 @@ _CLIENT = tuple(
     for part in CLIENT_PARTS
 )
 File = Annotated[Path, typer.Argument(help="Configuration file with the limits, as `sluice check` takes it.")]
-Output = Annotated[Path | None, typer.Option(metavar="FILE", help="File for the YAML. Default: standard output.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the changes.")]
 Number = Annotated[int, typer.Option(min=1, max=10_000, help="Most changes shown at a time.")]
 
 _PATIENCE_S = 120.0
@@ -57,39 +57,38 @@ def explain(topic: Topic, *, admin: AdminOptions, json: Json = False, **client: 
 
 
 @asks_proxy
-def export(*, admin: AdminOptions, output: Output = None, json: Json = False) -> None:
+def export(*, admin: AdminOptions, output: Output = None, force: Force = False, json: Json = False) -> None:
     """Write the limits and blocks in force as a configuration.
 
-    They are those of the file and of run time together; `sluice check` accepts the result. With --json they are
-    printed as JSON; with --output as well, the file has YAML, and their numbers are printed.
+    They are those of the file and of run time together; `sluice check` accepts the result. The file of --output is
+    written whole or not at all. With --json the policies are printed as JSON; with --output as well, the file has YAML,
+    and their numbers are printed.
     """
-    if json:
-        _export_as_json(_held(_link(admin)), output)
-        return
-    text = _link(admin).get("/sluice/policies").decode()
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
-        _write(output, text)
+    try:
+        if output:
+            check_output(output, force=force)
+        if json:
+            _export_as_json(_held(_link(admin)), output, force=force)
+            return
+        text = _link(admin).get("/sluice/policies").decode()
+        if output:
+            write_output(output, text, force=force)
+        else:
+            typer.echo(text, nl=False)
+    except OutputError as error:
+        typer.echo(f"sluice: {error}", err=True)
+        raise typer.Exit(ExitCode.FAILED) from None
 
 
-def _export_as_json(held: "PolicySet", output: Path | None) -> None:
+def _export_as_json(held: "PolicySet", output: Path | None, *, force: bool) -> None:
     from proxy.policies.policy_set import as_tree, as_yaml
 
     if output is None:
         print_json({"limits": {}, **as_tree(held)})
         return
-    _write(output, b"".join(as_yaml(held)).decode())
+    write_output(output, b"".join(as_yaml(held)).decode(), force=force)
     counts = {"limits": len(held.values), "attachments": len(held.attached), "blocks": len(held.blocks or ())}
     print_json({"file": str(output), **counts})
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        typer.echo(f"sluice: --output: {output}: cannot be written: {error.strerror}", err=True)
-        raise typer.Exit(ExitCode.FAILED) from None
 
 
 @asks_proxy
@@ -136,7 +135,7 @@ def diff(file: File, *, admin: AdminOptions, json: Json = False) -> None:
 
 @asks_proxy
 def audit(*, admin: AdminOptions, limit: Number = 100, json: Json = False) -> None:
-    """Show who changed what, when, and what was in force before.
+    """Show the changes made at run time: the caller, the time, and the values before and after.
 
     The newest change comes first.
     """
@@ -203,7 +202,9 @@ Reason = Annotated[
     str, typer.Option(metavar="TEXT", help="Reason for people; clients get it in their error. Default: none.")
 ]
 
-DryBlock = Annotated[bool, typer.Option("--dry-run", help="Only count what would end.")]
+DryBlock = Annotated[
+    bool, typer.Option("--dry-run", help="Only count the connections, producers and consumers that would end.")
+]
 
 _BLOCKS = "/sluice/blocks"
 
@@ -220,10 +221,10 @@ def block(
     dry_run: DryBlock = False,
     json: Json = False,
 ) -> None:
-    """Block a client, or what it opens, by name or address.
+    """Block clients, producers, consumers, subscriptions or topics by name or address.
 
-    What is open and matches ends at once: see it first by --dry-run. Both count what is open in this proxy; where a
-    topic carries policies, all members of the fleet block.
+    Connections, producers and consumers that the block matches end at once; --dry-run counts them first. The counts
+    are those of this proxy. Where a topic carries policies, all members of the fleet block.
     """
     body: dict[str, object] = {"kind": kind, "name": name, "topic": topic, "namespace": namespace, "reason": reason}
     if dry_run:
@@ -267,7 +268,7 @@ def unblock(
 
 @asks_proxy
 def blocks(*, admin: AdminOptions, json: Json = False) -> None:
-    """Show what is blocked, since when and why.
+    """Show the blocks in force, each with its time and reason.
 
     `hits` is how often a block refused or ended something.
     """
@@ -300,7 +301,9 @@ OneConnection = Annotated[
     str | None,
     typer.Option("--connection", metavar="ID", help="The connection with this `connection_id` of the streams."),
 ]
-DryKick = Annotated[bool, typer.Option("--dry-run", help="Only count what would end.")]
+DryKick = Annotated[
+    bool, typer.Option("--dry-run", help="Only count the connections, producers and consumers that would end.")
+]
 
 
 @asks_proxy

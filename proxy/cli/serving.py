@@ -16,7 +16,7 @@ _CONFIG = "SLUICE_CONFIG"
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        envvar=_CONFIG, help="YAML file, or folder of them; SLUICE_ variables override it, and flags override both."
+        envvar=_CONFIG, help="YAML file, or folder with YAML files; SLUICE_ variables override it, flags override both."
     ),
 ]
 Listen = Annotated[

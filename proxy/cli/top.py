@@ -24,7 +24,7 @@ Role = Annotated[str, typer.Option(metavar="ROLE", help="Only streams of clients
 Search = Annotated[
     str, typer.Option(metavar="TEXT", help="Only streams with this in their topic or in a name of their client.")
 ]
-Held = Annotated[bool, typer.Option("--held", help="Only streams of which messages are held.")]
+Held = Annotated[bool, typer.Option("--held", help="Only streams with held messages.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print each refresh as one line of JSON with every field.")]
 
 

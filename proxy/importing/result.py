@@ -1,6 +1,6 @@
-"""The result of an import: the values taken over, the limits that have no place here, the file, and notes for people.
+"""The result of an import: the values taken over, the limits that have no place here, and notes for people.
 
-The result is checked as `sluice check` checks it, and never written over an existing file (unless forced).
+The result is checked as `sluice check` checks it.
 """
 
 import tempfile
@@ -11,7 +11,6 @@ from typing import Any
 
 from proxy.config.model import ConfigError, load_config
 from proxy.config.showing import TakenValue
-from proxy.files import replacing
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +72,6 @@ def check_text(text: str) -> None:
         except ConfigError as error:
             problems = [problem.removeprefix(f"{path}:").strip() for problem in error.problems]
             raise ImportFailed([f"the result would not be accepted: line {each}" for each in problems]) from None
-
-
-def check_output(path: Path, *, force: bool) -> None:
-    """Check that the result may be written to this path, before any work is done.
-
-    Raises:
-        ImportFailed: If the path is taken, or is not a file in an existing folder.
-    """
-    if path.exists() and not path.is_file():
-        raise ImportFailed([f"{path}: is not a file; name one with --output, or leave it out for standard output"])
-    if path.exists() and not force:
-        raise ImportFailed([f"{path}: is there already; name another file with --output, or overwrite it with --force"])
-    if not path.parent.is_dir():
-        raise ImportFailed([f"{path}: there is no folder {path.parent}; make it first"])
-
-
-def write_output(path: Path, text: str, *, force: bool) -> None:
-    """Write the result, whole or not at all.
-
-    Raises:
-        ImportFailed: If the file cannot be written, or was made by another process.
-    """
-    check_output(path, force=force)
-    try:
-        with replacing(path.resolve(), 0o666, is_new=not force) as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise ImportFailed([f"{path}: cannot be written: {error.strerror}"]) from None
 
 
 def report_lines(found: ImportResult, *, verbose: bool) -> Iterator[str]:

@@ -163,3 +163,10 @@ def test_page_json_and_tables_are_left_no_halves_and_no_older_tables(tmp_path):
     assert {"limits.csv", "verdicts.csv"} <= {path.name for path in (tmp_path / "csv").iterdir()}
     assert not [path for path in (tmp_path / "csv").iterdir() if path.suffix != ".csv" or path.stem == "what-if"]
     assert (tmp_path / "usage.csv").read_text() == ",".join(USAGE_COLUMNS) + "\n"
+
+
+def test_file_that_cannot_be_replaced_leaves_no_half(tmp_path):
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(ReportError, match=r"--out .*: cannot be written: Is a directory"):
+        write(make_report(facts()), tmp_path)
+    assert not [path for path in tmp_path.iterdir() if "report.html" in path.name and path.is_file()]

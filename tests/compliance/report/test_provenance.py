@@ -1,11 +1,14 @@
+import errno
 import json
+import os
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from compliance.job import listed, write
+from compliance.job import ReportError, listed, write
 from compliance.report.provenance import LIST, as_list, of_list, seal
 from compliance.report.report import make_report
 from sluice.cli import app
@@ -111,6 +114,23 @@ def test_files_are_read_once_and_kept_where_they_are_deleted(tmp_path):
     assert listed([file], tmp_path) == first
     assert listed([], tmp_path) == first
     assert listed([tmp_path / "deleted-meanwhile.jsonl"], tmp_path) == first
+
+
+def test_list_that_cannot_be_written_stays_as_it_was(tmp_path, monkeypatch):
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_bytes(name.encode())
+    first = listed([tmp_path / "a.jsonl"], tmp_path)
+
+    def fill_disk(path: Path, content: bytes) -> None:
+        with path.open("wb") as file:
+            file.write(content[:1])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", fill_disk)
+    with pytest.raises(ReportError, match=f"{LIST}: No space left on device"):
+        listed([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path)
+    assert (tmp_path / LIST).read_bytes() == first
+    assert {path.name for path in tmp_path.iterdir()} == {"a.jsonl", "b.jsonl", LIST}
 
 
 def test_list_is_that_of_sha256sum(reported):

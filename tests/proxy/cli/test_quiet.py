@@ -20,7 +20,7 @@ DONE = {
     "block": ["block", "role", "eve"],
     "diff": ["diff", "FILE"],
     "doctor": ["doctor"],
-    "export to a file": ["export", "--output", "OUT"],
+    "export to a file": ["export", "--output", "OUT", "--force"],
     "kick": ["kick", "--role", "eve", "--dry-run"],
     "unblock": ["unblock", "role", "eve"],
 }

@@ -214,6 +214,20 @@ async def test_blocks_are_exported_and_block_the_same_elsewhere(make_admin, tmp_
     assert (await sluice(other, "apply", file)).stdout == "nothing to change: these limits are in force\n"
 
 
+async def test_export_replaces_a_file_only_with_force(make_admin, tmp_path) -> None:
+    admin: Admin = await make_admin(limits=_LIMITS)
+    file = tmp_path / "limits.yaml"
+    file.write_text("mine")
+    for json in ((), ("--json",)):
+        refused = await sluice(admin, "export", "--output", file, *json)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(f"sluice: {file}: is there already; ")
+        assert file.read_text() == "mine"
+        assert (await sluice(admin, "export", "--output", file, "--force", *json)).exit_code == 0
+        assert file.read_text() == (await sluice(admin, "export")).stdout
+        file.write_text("mine")
+
+
 async def test_blocks_hold_as_in_a_file_that_has_the_key_blocks(make_admin, tmp_path) -> None:
     admin: Admin = await make_admin(blocks=[{"role": "billing"}])
     file = tmp_path / "limits.yaml"
