@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 from msgspec import Struct
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -20,6 +19,7 @@ from compliance.figures.scopes import LEVEL_WORDS, SCOPED_BY
 from compliance.schema import OBSERVED, rfc3339, seconds
 from compliance.session import local_frame
 from limiter.levels import SHAREABLE
+from protocol.yaml_text import YamlTextError, read_yaml_text
 
 MOST_PROPOSALS = 100
 _MOST_BYTES = 1024 * 1024
@@ -36,8 +36,6 @@ _BELONGS = {
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _EXPECTED = re.compile(r"Expected `(\w+)")
-_EachAsText = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""Reads each name and value as the text that is written: `007` is no number where a name belongs."""
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
@@ -86,14 +84,14 @@ def read_proposals(file: Path) -> list[Proposal]:
         ProposalError: If it cannot be read or does not fit; one line that names file, place and remedy.
     """
     try:
-        content = yaml.load(_content(file), Loader=_EachAsText)  # noqa: S506 - it makes text, lists and dicts alone
+        content = read_yaml_text(_content(file))
         proposals = msgspec.convert(content, Proposals, strict=False).limits
     except OSError as error:
         raise ProposalError(f"--what-if {file}: cannot be read: {error.strerror}") from error
     except msgspec.ValidationError as error:
         raise ProposalError(f"--what-if {file}: {_explained(str(error), content)}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ProposalError(f"--what-if {file}: no YAML: {' '.join(str(error).split())}") from error
+    except YamlTextError as error:
+        raise ProposalError(f"--what-if {file}: {error}") from error
     if not 0 < len(proposals) <= MOST_PROPOSALS:
         raise ProposalError(f"--what-if {file}: limits: give 1 to {MOST_PROPOSALS}, not {len(proposals)}")
     for place, proposal in enumerate(proposals):

@@ -20,20 +20,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from loadgen.load.payload import HEADER_BYTES
 from protocol.topic_name import parse_topic
+from protocol.yaml_text import YamlTextError, read_yaml_text
 
 PatternRate = Annotated[float, Field(gt=0, le=20_000)]
 """Messages per second."""
 Seconds = Annotated[float, Field(gt=0, le=3_600)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
-_EachAsText = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""Reads each name and value as the text that is written: `007` is a tenant of that name."""
 _SECTION, _KINDS = "a section of keys belongs here", "write kind: steady, greedy or bursty"
 _WORDS = {
     "missing": "this key must be given here",
@@ -165,11 +163,11 @@ class Scenario(_Model):
 _MOST_BYTES = 1024 * 1024
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     found = path.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
     if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
         raise ScenarioError([f"{path}: is not a file of at most {_MOST_BYTES} bytes"])
-    return path.read_text(encoding="utf-8")
+    return path.read_bytes()
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -179,11 +177,11 @@ def load_scenario(path: Path) -> Scenario:
         ScenarioError: If the file cannot be read, is no YAML, or says something that a scenario may not.
     """
     try:
-        content = yaml.load(_text(path), Loader=_EachAsText)  # noqa: S506 - it makes text, lists and dicts alone
+        content = read_yaml_text(_content(path))
     except OSError as error:
         raise ScenarioError([f"{path}: {error.strerror}: give the scenario's file with --scenario"]) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ScenarioError([f"{path}: no valid YAML: {' '.join(str(error).split())}"]) from error
+    except YamlTextError as error:
+        raise ScenarioError([f"{path}: {error}"]) from error
     try:
         return Scenario.model_validate(content)
     except ValidationError as error:

@@ -43,6 +43,7 @@ from proxy.config.values import (
     read_rate,
     read_size,
     read_span,
+    size_text,
 )
 
 _OF_READERS: Mapping[Any, tuple[str, str]] = {
@@ -152,7 +153,7 @@ def default_of(field: FieldInfo) -> str | None:
     if read_count_rate in readers:
         return f"{value[0]}/{value[1] / NANOS_PER_SECOND:g}s".replace("/1s", "/s")
     if read_size in readers:
-        return _size(value)
+        return size_text(value)
     if isinstance(value, tuple) and isinstance(value[0], Endpoint):
         (value,) = value
     if isinstance(value, Endpoint) and _SERVICE_URLS not in readers:
@@ -198,13 +199,6 @@ def _bounds(metadata: Any) -> Iterator[str]:
             yield f"from {part.ge}"
         elif isinstance(part, Le):
             yield f"up to {part.le}"
-
-
-def _size(value: int) -> str:
-    for unit, name in ((1024**2, "MiB"), (1024, "KiB")):
-        if value % unit == 0:
-            return f"{value // unit}{name}"
-    return str(value)
 
 
 _YAML_HEAD = """\

@@ -52,7 +52,8 @@ _SIZES = {
 }
 """Units of bytes. A small b is a unit of bits elsewhere: `10Mb/s` would be an eighth of `10MB/s`, and is refused."""
 _LIKE_SIZE = re.compile(r"([kmg])i?(?:b|bit|bits|bps|byte|bytes)?", re.IGNORECASE)
-_SPANS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_WRITTEN_UNITS = ("GiB", "GB", "MiB", "MB", "KiB", "KB")
+"""The units that sizes are written with, largest first."""
 SPANS_NS = {
     "ms": NANOS_PER_SECOND // 1000,
     "s": NANOS_PER_SECOND,
@@ -60,6 +61,7 @@ SPANS_NS = {
     "h": 3600 * NANOS_PER_SECOND,
     "d": 86400 * NANOS_PER_SECOND,
 }
+"""Units of durations and periods, in nanoseconds."""
 _AS_SIZE = "write bytes as 4096, 64KB, 10MB, 1GiB"
 _AS_SPAN = "write a duration as 500ms, 1s, 5min, 2h"
 _AS_RATE = "write a rate as 500, 500/s, 30/min, 5/30s, 10MB/s"
@@ -165,6 +167,12 @@ def read_size(value: Any) -> int:
     return round(size)
 
 
+def size_text(size: int) -> str:
+    """Return a number of bytes as `read_size` takes it, in the largest unit that fits: `64KiB`, `10MB`, `1001`."""
+    unit = next((unit for unit in _WRITTEN_UNITS if size % _SIZES[unit] == 0), "") if size else ""
+    return f"{size // _SIZES[unit]}{unit}"
+
+
 def _number_of_bytes(text: str) -> Fraction | None:
     match = _NUMBER_AND_WORD.fullmatch(text)
     if not match or match[2] not in _SIZES:
@@ -176,9 +184,9 @@ def read_span(value: Any) -> float:
     """`1s`, `500ms` or plain seconds, as seconds."""
     text = _line(value, _AS_SPAN)
     match = _NUMBER_AND_WORD.fullmatch(text)
-    if not match or (match[2] or "s") not in _SPANS:
+    if not match or (match[2] or "s") not in SPANS_NS:
         raise ValueError(_wanted(value, _AS_SPAN))
-    return float(match[1]) * _SPANS[match[2] or "s"]
+    return float(match[1]) * (SPANS_NS[match[2] or "s"] / NANOS_PER_SECOND)
 
 
 def read_rate(value: Any) -> tuple[int, int]:
@@ -208,7 +216,7 @@ def _read_rate(text: str) -> tuple[int, int]:
 
 def _period_ns(span: str) -> int | None:
     match = _PERIOD.fullmatch(span.replace(" ", ""))
-    if not match or match[2] not in _SPANS:
+    if not match or match[2] not in SPANS_NS:
         return None
     return round(Fraction(match[1] or 1) * SPANS_NS[match[2]])
 
@@ -300,7 +308,7 @@ def _or_text(least: int, pattern: str) -> WithJsonSchema:
 
 _NUMBER_TEXT = r"(0|[1-9][0-9]{0,29})(\.[0-9]{1,30})?"
 _SIZE_TEXT = rf"{_NUMBER_TEXT} ?({'|'.join(filter(None, _SIZES))})?"
-_SPAN_TEXT = "|".join(_SPANS)
+_SPAN_TEXT = "|".join(SPANS_NS)
 _PER_TEXT = rf"(/({_NUMBER_TEXT})?({_SPAN_TEXT}))?"
 
 Flag = Annotated[bool, BeforeValidator(_flag)]

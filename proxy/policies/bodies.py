@@ -28,7 +28,7 @@ from limiter.token_bucket import DIRECTIONS, NANOS_PER_SECOND, NOTHING_PUBLISHED
 from proxy import typed_json
 from proxy.config.limits import DispatchLimit, RateLimit, TopicDispatchLimit
 from proxy.config.sources import cut, problems_line
-from proxy.config.values import SPANS_NS, CountPerPeriod
+from proxy.config.values import SPANS_NS, CountPerPeriod, size_text
 from proxy.mistakes import ConfigSection
 from proxy.policies import large_json
 from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, setting_of
@@ -36,7 +36,6 @@ from proxy.policies.keys import PolicyKey, PolicyKind, rate_key, setting_of
 Section = dict[str, str | int | bool]
 """Keys of a limit: messages, bytes, their bursts and peaks, mode, relativeToPublishRate."""
 
-_UNITS = {"GiB": 1024**3, "GB": 1000**3, "MiB": 1024**2, "MB": 1000**2, "KiB": 1024, "KB": 1000}
 _NS_PER_MS = SPANS_NS["ms"]
 _MOST_EXACT = 2**53 - 1
 """The largest number of RFC 8259's range in which all readers of JSON agree exactly."""
@@ -104,8 +103,8 @@ def _bytes_text(value: Rate) -> str | int:
 
 
 def _size_text(size: int) -> str | int:
-    unit = next((unit for unit, worth in _UNITS.items() if size % worth == 0), None)
-    return f"{size // _UNITS[unit]}{unit}" if unit else _exact(size)
+    text = size_text(size)
+    return _exact(size) if text.isdigit() else text
 
 
 def _per(amount: str, period_ns: int) -> str | int:

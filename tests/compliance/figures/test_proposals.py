@@ -41,7 +41,7 @@ def test_proposals_are_read_only_from_a_small_regular_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("limits: [", "no YAML"),
+        ("limits: [", "no valid YAML"),
         ("limits: []", "give 1 to 100"),
         (
             "limits: [{level: topic, message: 3}]",
