@@ -20,7 +20,7 @@ env: ## Make the environment in .venv (all versions pinned by hash)
 demo: env ## The whole job end to end in a minute or two (BROKER=real: a real Pulsar; HOLD=1: the console stays open)
 	$(BIN)/python -m demo --broker $(BROKER) $(if $(HOLD),--hold)
 
-check: env ## Format, lint, types, imports, unit and conversation tests (two to three minutes)
+check: env ## Format, lint, types, imports, unit and conversation tests (2.5 minutes)
 	@tools/tests static quick
 
 test: ## All tests but the slow ones, with real brokers, and what make check does (eleven minutes on two cores)
