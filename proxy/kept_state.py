@@ -117,7 +117,7 @@ class KeptState:
                 structlog.get_logger().error("the next run begins with empty buckets", error=error.strerror)
 
     def lost_at_end(self) -> list[str]:
-        """Return what is will be lost when this process ends, each with the key that keeps it."""
+        """Return the state that will be lost when this process ends, each part with the key that keeps it."""
         config = self._config
         lost = [] if config.drain.state else ["balances of limits: the next start fills all buckets (drain.state)"]
         if config.policies.store is None and config.policy_topic is None:

@@ -156,7 +156,7 @@ async def _serve_until_signal(proxy: Proxy, parent: Parent | None = None) -> Non
         manager = ServiceManager(os.environ if parent is None else {})
         lost = proxy.kept.lost_at_end()
         if lost:
-            log.info("will be lost when this process ends", lost="; ".join(lost))
+            log.info("limits, blocks or balances will be lost when this process ends", lost="; ".join(lost))
         await lines_written()
         if parent is not None:
             parent.serving(named, ending.set)
@@ -197,7 +197,7 @@ async def _start_next(proxy: Proxy) -> None:
         log.error("no takeover: this process does not serve yet")
         return
     if proxy.handovers is None:
-        log.error("no takeover: it needs drain.state, and is not possible in a fleet or with `processes`")
+        log.error("no takeover: set drain.state, or, in a fleet, set `processes` and send SIGUSR2 to the parent")
         return
     command = [*sys.orig_argv, *(["--takeover"] if "--takeover" not in sys.orig_argv else [])]
     config = proxy.config

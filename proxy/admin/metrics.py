@@ -45,6 +45,10 @@ _LABELS = ("tenant", "namespace", "direction")
 _LEVEL = ("direction", "level")
 _LEVEL_KEYS = {(direction, level.word): 0 for direction in ("publish", "dispatch") for level in LEVELS}
 _DELAY_BOUNDS = (*(f"{bound / 1e9:g}" for bound in DELAY_BOUNDS_NS), "+Inf")
+_WOULD_EXCEED = (
+    "Messages that would not have fitted into the bytes that a connection may hold, or would have been left at its end, "
+    "if limits in mode observe were enforced"
+)
 _DEFECTS = "Parts of the link that a defect of Sluice has ended, and that started again; the log names the defect"
 _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] = (
     ("sluice_messages_received", "Messages that arrived at the limits", lambda t: t.received_messages),
@@ -64,7 +68,7 @@ _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] =
     ),
     (
         "sluice_would_exceed_messages",
-        "Messages over what a connection may hold, or left at its end, had limits in mode observe been enforced",
+        _WOULD_EXCEED,
         lambda t: t.would_exceed_messages,
     ),
 )
@@ -180,7 +184,7 @@ OF_COUNTERS = (
     ),
     _OfCounters(
         "sluice_kicked",
-        "Connections, and producers and consumers, that operators have ended; those of an ended connection count, too",
+        "Connections, and producers and consumers, that operators have ended; those of an ended connection also count",
         ("kind",),
         ("connections", "streams"),
     ),
@@ -526,16 +530,28 @@ class SluiceCollector(Collector):
         yield from _policies(self._room)
         yield from _policy_topic(self._policy_topic)
         lookups, memory = self._engine.lookups, self._engine.memory
-        yield _counter("sluice_lookups_refused", "Lookups over the limit of lookups in flight", lookups.refused)
-        yield _gauge("sluice_lookups_in_flight", "Lookups and questions for topics without an answer", lookups.used)
+        yield _counter(
+            "sluice_lookups_refused", "Lookups refused because max_lookups_in_flight were in flight", lookups.refused
+        )
+        yield _gauge(
+            "sluice_lookups_in_flight",
+            "Requests about topics (lookups and metadata) that the broker has not answered yet",
+            lookups.used,
+        )
         yield _counter(
             "sluice_client_memory_refused", "Commands refused as memory for clients was full", memory.refused
         )
         yield _gauge(
-            "sluice_client_memory_used_bytes", "Bytes kept of streams, limiters, requests and CONNECTs", memory.used
+            "sluice_client_memory_used_bytes",
+            "Bytes kept for clients: their streams, limiters, requests and CONNECTs",
+            memory.used,
         )
-        yield _gauge("sluice_client_memory_most_bytes", "Highest value since the start", memory.most)
-        yield _gauge("sluice_client_memory_limit_bytes", "Bytes that may be kept (client_memory.total)", memory.limit)
+        yield _gauge("sluice_client_memory_most_bytes", "Most bytes kept for clients since the start", memory.most)
+        yield _gauge(
+            "sluice_client_memory_limit_bytes",
+            "Most bytes that may be kept for clients (client_memory.total)",
+            memory.limit,
+        )
         yield _gauge(
             "sluice_unsent_bytes",
             "Bytes sent to clients and not taken yet, of clients that had any at the latest look (each 2 s)",
@@ -546,13 +562,17 @@ class SluiceCollector(Collector):
         yield _gauge("sluice_limit_histories", "Limits whose last hour is kept for the console", with_history)
         yield _gauge(
             "sluice_limit_histories_left_out",
-            "Limits in use whose last hour is not kept, as those of as many others are as there may be",
+            "Limits in use whose last hour is not kept: the console keeps 2,000, the most that it may",
             without,
         )
-        yield _gauge("sluice_limiter_debts_bytes", "Bytes of limiters without streams", self._engine.registry.debts)
+        yield _gauge(
+            "sluice_limiter_debts_bytes",
+            "Memory of limiters that have no stream, and are kept because their tokens are owed (debts)",
+            self._engine.registry.debts,
+        )
         yield _counter(
             "sluice_limiters_forgiven",
-            "Limiters with debts that were forgotten as there were too many debts",
+            "Limiters without streams that were forgotten with unpaid debts, because debts took too much memory",
             self._engine.registry.forgiven,
         )
         yield from self._access_log()
@@ -571,12 +591,24 @@ class SluiceCollector(Collector):
             lines_lost(),
         )
         yield _counter("sluice_access_log_lines", "Lines of the access log", self._access.lines)
-        yield _counter("sluice_access_log_lines_dropped", "Lines that were not written", self._access.dropped_lines)
-        yield _counter("sluice_access_log_files_deleted", "Old files that were deleted", self._access.deleted_files)
+        yield _counter(
+            "sluice_access_log_lines_dropped",
+            "Lines of the access log that were not written",
+            self._access.dropped_lines,
+        )
+        yield _counter(
+            "sluice_access_log_files_deleted",
+            "Old files of the access log that were deleted",
+            self._access.deleted_files,
+        )
         closed, most = self._access.closed_bytes
-        yield _gauge("sluice_access_log_closed_bytes", "Bytes of the log's closed files, if these are bounded", closed)
         yield _gauge(
-            "sluice_access_log_limit_bytes", "Most bytes of the log's files (access_log.retain_size); 0: no bound", most
+            "sluice_access_log_closed_bytes", "Bytes of the access log's closed files, if these are bounded", closed
+        )
+        yield _gauge(
+            "sluice_access_log_limit_bytes",
+            "Most bytes of the access log's files (access_log.retain_size); 0: no bound",
+            most,
         )
 
     def _certificates(self) -> Metric:
@@ -632,7 +664,11 @@ class SluiceCollector(Collector):
         yield from held.metrics()
         budget = self._engine.held
         yield _gauge("sluice_hold_budget_used_bytes", "Bytes of frames held, not taken, or unfinished", budget.memory)
-        yield _gauge("sluice_hold_budget_most_bytes", "Most that it has used since the start", budget.most)
+        yield _gauge(
+            "sluice_hold_budget_most_bytes",
+            "Most bytes of frames held, not taken, or unfinished at one time since the start",
+            budget.most,
+        )
         yield _gauge("sluice_hold_budget_limit_bytes", "Bytes from which on reading pauses", budget.limit)
 
 
@@ -740,7 +776,11 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
     )
     yield _gauge("sluice_fleet_lease_left_seconds", "Seconds until the shares end if no answer comes", lease_left_s)
     yield _gauge("sluice_fleet_shares", "Limits in which this member has a share", shares)
-    yield _counter("sluice_fleet_lease_ends", "Times that the lease has ended unanswered", lease_ends)
+    yield _counter(
+        "sluice_fleet_lease_ends",
+        "Times that this member's shares ended because no coordinator renewed their lease",
+        lease_ends,
+    )
     yield _gauge(
         "sluice_fleet_limits_disagreed",
         "Limits in use that members have in different values, where this member coordinates",
@@ -757,7 +797,9 @@ def _fleet(fleet: FleetService | None) -> Iterator[Metric]:
         limit_sets,
     )
     yield _counter("sluice_fleet_takeovers", "Times that this member began to coordinate", counts.takeovers)
-    yield _counter("sluice_fleet_reconnects", "Connections that were made again", counts.reconnects)
+    yield _counter(
+        "sluice_fleet_reconnects", "Connections for the fleet's topic that were made again", counts.reconnects
+    )
     yield _counter("sluice_fleet_defects", _DEFECTS, counts.defects)
     yield _counter("sluice_fleet_messages_received", "Reports and grants received", counts.messages_in)
     yield _counter("sluice_fleet_messages_sent", "Reports and grants sent", counts.messages_out)
@@ -784,7 +826,11 @@ def _policies(room: Room) -> Iterator[Metric]:
     sizes = {"tenants": size} | {word: room.sizes[owner] for word, owner in rest.items()}
     yield _labelled(GaugeMetricFamily, "sluice_policies", "Policies set at run time", ("owner",), counts)
     yield _labelled(
-        GaugeMetricFamily, "sluice_policies_bytes", "About how many bytes these policies take", ("owner",), sizes
+        GaugeMetricFamily,
+        "sluice_policies_bytes",
+        "About how many bytes the policies set at run time take",
+        ("owner",),
+        sizes,
     )
     yield _gauge(
         "sluice_policies_fullest_tenant_ratio",
@@ -807,7 +853,9 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
     )
     changes, size = (0, 0) if topic is None else (topic.log.changes, topic.log.size)
     yield _gauge("sluice_policy_topic_changes", "Changes of policies on the topic, as heard", changes)
-    yield _gauge("sluice_policy_topic_changes_bytes", "About how many bytes these changes take", size)
+    yield _gauge(
+        "sluice_policy_topic_changes_bytes", "About how many bytes the changes of policies on the topic take", size
+    )
     yield _counter("sluice_policy_topic_messages_received", "Messages received from the topic", counts.messages_in)
     yield _counter("sluice_policy_topic_messages_sent", "Messages sent to the topic", counts.messages_out)
     yield _counter(
@@ -816,7 +864,7 @@ def _policy_topic(topic: PolicyTopic | None) -> Iterator[Metric]:
     yield _counter("sluice_policy_topic_defects", _DEFECTS, counts.defects)
     yield _counter(
         "sluice_policy_topic_conflicts",
-        "Changes of this member to which another member's was first",
+        "Changes of this member that lost to an earlier one of another member",
         0 if topic is None else topic.conflicts,
     )
     yield _labelled(
@@ -873,7 +921,7 @@ def _loop(counters: Counters, slices: Slices, peaks: _RecentPeaks) -> Iterator[M
     )
     yield _gauge(
         "sluice_kept_reads_bytes",
-        "Bytes that were read, and wait for their connection's turn, as slow reads have used up one",
+        "Bytes read from sockets that wait to be processed, because slow reads have used up the loop's turn",
         slices.slow_reads.kept,
     )
     bounds = [*(f"{bound / 1e9:g}" for bound in LATENESS_NS), "+Inf"]

@@ -345,12 +345,12 @@ class Blocklist:
                 yield
         if len(change.gone) > MOST_RULES_LOGGED:
             rest = change.gone[MOST_RULES_LOGGED:]
-            self._log.warning("more unblocked", blocks=len(rest), first=_first(rest))
+            self._log.warning("further blocks are not in force any more", blocks=len(rest), first=_first(rest))
         for rule, error in change.refused[:MOST_RULES_LOGGED]:
             self._log.error("not blocked", **_fields(rule), error=str(error))
         if len(change.refused) > MOST_RULES_LOGGED:
             refused = [rule for rule, _ in change.refused[MOST_RULES_LOGGED:]]
-            self._log.error("more not blocked", blocks=len(refused), first=_first(refused))
+            self._log.error("further blocks could not be set", blocks=len(refused), first=_first(refused))
         change.rules = None
         for needless in (change.gone, change.needless, change.refused):
             while needless:
@@ -443,7 +443,8 @@ class Blocklist:
                 yield
         if blocks:
             first = _first(more)
-            self._log.warning("more blocked", blocks=blocks, first=first, connections=connections, streams=streams)
+            counts = {"connections": connections, "streams": streams}
+            self._log.warning("further blocks are in force", blocks=blocks, first=first, **counts)
         yield from letting_go(rules)
 
     def refused(self, rule: Rule) -> None:

@@ -275,7 +275,9 @@ def _cut_texts(_logger: object, _method: str, line: EventDict) -> EventDict:
 
 class _AsOwnLines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        structlog.get_logger().error("admin address", error=_text_of(record), exc_info=record.exc_info)
+        structlog.get_logger().error(
+            "admin address: the HTTP library reports an error", error=_text_of(record), exc_info=record.exc_info
+        )
 
 
 def _is_no_clients_fault(record: logging.LogRecord) -> bool:

@@ -16,7 +16,7 @@ _HEAD: Final = """\
 # Errors that clients get from Sluice
 
 Sluice passes the broker's errors on as they are. This page has its own: the code of Pulsar's protocol, which clients
-turn into an exception, and the text, in which … stands for names and numbers. It is made from the code.
+turn into an exception, and the text, in which … replaces names and numbers. It is made from the code.
 
 ## A request is refused
 
@@ -33,8 +33,8 @@ _ENDS: Final = """\
 
 ## A connection ends
 
-The reason is the label `cause` of `sluice_connections_ended_total`, and is in the access log. A client that is there
-gets an error with the code before the end, unless it ended the connection itself, has not greeted, or is moved or
+The reason is the label `cause` of `sluice_connections_ended_total`, and is in the access log. Before the end, the
+client gets an error with the code. It gets none if it ended the connection itself, has not sent CONNECT, or is moved or
 kicked.
 
 | reason | code | meaning |

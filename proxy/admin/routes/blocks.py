@@ -40,12 +40,14 @@ from proxy.slices import Work
 
 _PATH = "/sluice/blocks"
 _KINDS = tuple(Kind)
-_KIND = Text(name="kind", meaning="what is blocked", words=_KINDS, is_needed=True)
+_KIND = Text(name="kind", meaning="the kind of name that is blocked", words=_KINDS, is_needed=True)
 _NAME = Text(name="name", meaning="whose, as it was blocked", longest=MOST_NAME, is_needed=True)
 _TOPIC = Text(name="topic", meaning="the one topic that the block is of, if it is narrowed so")
 _NAMESPACE = Text(name="namespace", meaning="the one namespace that the block is of, if it is narrowed so")
 _KEY = (_KIND, _NAME, _TOPIC, _NAMESPACE)
-_DRY_RUN = Either(name="dry_run", meaning="1 counts what would end, and blocks nothing", words=("0", "1"))
+_DRY_RUN = Either(
+    name="dry_run", meaning="1 counts the connections and streams that would end, and blocks nothing", words=("0", "1")
+)
 _LIFTED_IN_FILE = "the configuration file has it as well: it is lifted until it is blocked again; remove it there"
 _UNTIL_START = "the configuration file has it as well: it blocks again from the next start on; remove it there"
 

@@ -25,7 +25,9 @@ _TOPIC = Text(
 _ROLE = Text(name="role", meaning="connections of clients with this role", pattern=ANY_TEXT)
 _ADDRESS = Text(name="address", meaning="connections from this address or range, as 10.1.2.3 or 10.1.0.0/16")
 _CONNECTION = Text(name="connection", meaning="the connection of this `connection_id`", longest=18, pattern="[0-9]+")
-_DRY_RUN = Either(name="dry_run", meaning="1 counts what would end, and ends nothing", words=("0", "1"))
+_DRY_RUN = Either(
+    name="dry_run", meaning="1 counts the connections and streams that would end, and ends none", words=("0", "1")
+)
 _CHOICE = (_TENANT, _TOPIC, _ROLE, _ADDRESS, _CONNECTION)
 
 

@@ -57,8 +57,8 @@ from proxy.policies.service import PolicyService
 from proxy.policies.state import PolicyState, key_of, to_set, to_take_back
 
 _PATH = "/sluice/limits"
-_DIRECTION = Text(name="direction", meaning="what it limits", words=ABOUTS)
-_SETTING = Text(name="setting", meaning="for what it is set", words=tuple(Setting))
+_DIRECTION = Text(name="direction", meaning="the operation that it limits", words=ABOUTS)
+_SETTING = Text(name="setting", meaning="the level of names that it is set for", words=tuple(Setting))
 _NAME = Text(name="name", meaning="whose it is, as its setting has it; empty where that is of all", longest=LONGEST)
 _AFTER = Text(name="after", meaning="`next` of the page before", longest=LONGEST + 100)
 _LIMIT = Number(name="limit", meaning="how many to show", default=1000, most=10_000)

@@ -63,7 +63,7 @@ _PATH = "/sluice/policies"
 _FORMAT = Either(
     name="format", meaning="yaml as the configuration has it, or json as `sluice diff` reads it", words=("yaml", "json")
 )
-_DRY_RUN = Either(name="dry_run", meaning="1 shows what would change, and changes nothing", words=("0", "1"))
+_DRY_RUN = Either(name="dry_run", meaning="1 shows the changes, and makes none", words=("0", "1"))
 _YAML = "application/yaml"
 MOST_INNER = 10_000
 """Most entries of a list, and of a table within the entry of a name, in a body: as many as there can be blocks."""

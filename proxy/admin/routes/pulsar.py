@@ -173,7 +173,7 @@ _BODIES: dict[About, type[PublishRate | DispatchRate | SubscribeRate]] = {
     "dispatch": DispatchRate,
     "subscribe": SubscribeRate,
 }
-_APPLIED = Either(name="applied", meaning="true: what is in force, wherever it was set", words=("false", "true"))
+_APPLIED = Either(name="applied", meaning="true: the value in force, wherever it was set", words=("false", "true"))
 _GLOBAL = Either(name="isGlobal", meaning="true: the global value (of topics)", words=("false", "true"))
 _REFUSES = (404, 412)
 Candidates = tuple[PolicyTarget, ...]

@@ -375,7 +375,7 @@ MOST_BYTES = 16 << 20
 """Bytes of an answer's streams. Six thousand ordinary ones have as many, or a few hundred with names of 4 KiB."""
 _PIECE = 64 << 10
 """Bytes of an answer that are kept in one piece."""
-_HELD = Either(name="held", meaning="1 shows only streams of which something is held", words=("0", "1"))
+_HELD = Either(name="held", meaning="1 shows only streams with held messages", words=("0", "1"))
 _TOPIC = Text(
     name="topic",
     meaning="only its streams; of a partitioned one, those of all partitions",

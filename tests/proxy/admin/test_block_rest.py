@@ -123,7 +123,7 @@ async def test_a_bad_body_is_refused_with_what_is_wrong_and_the_remedy(make_admi
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ({}, "kind: is needed: what is blocked"),
+        ({}, "kind: is needed: the kind of name that is blocked"),
         ({"kind": "role"}, "name: is needed: whose"),
         ({"kind": "role", "name": "r", "why": "x"}, "'why' is not known here: ask by kind, name, topic, namespace"),
         ({"kind": "user", "name": "u"}, "kind: 'user' is not one of address, role"),

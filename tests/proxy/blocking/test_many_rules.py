@@ -236,12 +236,13 @@ def test_many_rules_have_few_lines_and_all_count() -> None:
     with capture_logs() as lines:
         looks.reload(rules)
     events = [line["event"] for line in lines if line["event"] != "ended by a block"]
-    assert events == ["blocked"] * MOST_RULES_LOGGED + ["more blocked"]
+    assert events == ["blocked"] * MOST_RULES_LOGGED + ["further blocks are in force"]
     assert sum(line.get("connections", 0) for line in lines) == 30
     assert (lines[-1]["blocks"], lines[-1]["first"][0]) == (MANY - MOST_RULES_LOGGED, "address '10.0.0.20'")
     with capture_logs() as lines:
         looks.reload([])
-    assert [line["event"] for line in lines] == ["unblocked"] * MOST_RULES_LOGGED + ["more unblocked"]
+    events = [line["event"] for line in lines]
+    assert events == ["unblocked"] * MOST_RULES_LOGGED + ["further blocks are not in force any more"]
     assert lines[-1]["blocks"] == MANY - MOST_RULES_LOGGED
     assert not looks.blocklist.hits
 
@@ -252,7 +253,7 @@ def test_many_rules_without_room_have_few_lines(monkeypatch: pytest.MonkeyPatch)
     with capture_logs() as lines:
         looks.reload([of_address(f"10.0.0.{number}") for number in range(100)])
     events = [line["event"] for line in lines]
-    assert events == ["blocked"] * 10 + ["not blocked"] * MOST_RULES_LOGGED + ["more not blocked"]
+    assert events == ["blocked"] * 10 + ["not blocked"] * MOST_RULES_LOGGED + ["further blocks could not be set"]
     assert lines[-1]["blocks"] == 90 - MOST_RULES_LOGGED
 
 

@@ -142,7 +142,8 @@ def test_an_error_at_the_admin_address_is_a_line_of_the_same_form(capsys: pytest
     admin_logger().exception("Unhandled exception in %s", "it", exc_info=ValueError("why"))
     (text,) = capsys.readouterr().err.splitlines()
     line = json.loads(text)
-    assert (line["event"], line["level"], line["error"]) == ("admin address", "error", "Unhandled exception in it")
+    assert line["event"] == "admin address: the HTTP library reports an error"
+    assert (line["level"], line["error"]) == ("error", "Unhandled exception in it")
     assert "ValueError: why" in line["exception"]
 
 
