@@ -28,7 +28,7 @@ from proxy.fleet.policy_topic import PolicyTopic, TopicState
 from proxy.fleet.service import FleetService
 from proxy.limit_state import Found
 from proxy.observe.access_log import AccessLog
-from proxy.observe.limit_history import LimitHistory
+from proxy.observe.limit_history import MOST_LIMITS, LimitHistory
 from proxy.observe.operator_log import lines_lost
 from proxy.observe.totals import DELAY_BOUNDS_NS, OTHERS, DirectionTotals, LevelTotals, NamespaceTotals
 from proxy.policies.keys import BLOCKS, OPERATOR
@@ -46,8 +46,8 @@ _LEVEL = ("direction", "level")
 _LEVEL_KEYS = {(direction, level.word): 0 for direction in ("publish", "dispatch") for level in LEVELS}
 _DELAY_BOUNDS = (*(f"{bound / 1e9:g}" for bound in DELAY_BOUNDS_NS), "+Inf")
 _WOULD_EXCEED = (
-    "Messages that would not have fitted into the bytes that a connection may hold, or would have been left at its end, "
-    "if limits in mode observe were enforced"
+    "Messages that would not have fitted into the bytes that a connection may hold, or would have been left at its "
+    "end, if limits in mode observe were enforced"
 )
 _DEFECTS = "Parts of the link that a defect of Sluice has ended, and that started again; the log names the defect"
 _BY_NAMESPACE: tuple[tuple[str, str, Callable[[DirectionTotals], float]], ...] = (
@@ -562,7 +562,7 @@ class SluiceCollector(Collector):
         yield _gauge("sluice_limit_histories", "Limits whose last hour is kept for the console", with_history)
         yield _gauge(
             "sluice_limit_histories_left_out",
-            "Limits in use whose last hour is not kept: the console keeps 2,000, the most that it may",
+            f"Limits in use whose last hour is not kept for the console, which has {MOST_LIMITS:,} at most",
             without,
         )
         yield _gauge(
