@@ -82,7 +82,7 @@ WINDOWS = 3
 _AT_ONCE = 250
 """Few enough for a JVM that has just started."""
 SETTLE_S = 12.0
-"""Until all that follows from the opening is done: Sluice closes a file of its access log after 10 s."""
+"""Until all that follows from a start or an opening is done: Sluice closes a file of its access log after 10 s."""
 _OWN_DESCRIPTORS = 1000
 """Descriptors that a JVM with some hundred jars needs beside the connections."""
 
@@ -124,6 +124,7 @@ def many_limits(count: int) -> dict[str, dict[str, object]]:
 def _idle(stage: Stage, plan: PeerPlan, connections: int, window_s: float) -> Sample:
     with stage.started(plan) as peer:
         with crowd(stage, peer.port, 1, 1):
+            time.sleep(SETTLE_S)  # Sluice gives the memory back that reading its limits took
             before = meters.resident_bytes(peer.pid)
         with crowd(stage, peer.port, connections, _AT_ONCE):
             time.sleep(SETTLE_S)
