@@ -25,7 +25,7 @@ def judged_compliant(folder: Path, *, killed: int = 0) -> set[str]:
     The first `killed` runs have no end, and may lack lines that nobody could write; but none in between.
 
     A machine that is busy otherwise may have the proxy wait for a processor while somebody has a token: by its own
-    account it was late then, and less passed than was owed. Nothing else may be lacking.
+    account it was late then, and less passed than was owed. Nothing else may be lacking, and no more may be unseen.
     """
     directions = set()
     for number, (run, lines) in enumerate(sorted(_runs(folder).items())):
@@ -57,7 +57,8 @@ def _is_short_only_of_time(found: Judged) -> bool:
     if owed is None:
         return True
     lacking_s = owed.waited_s - owed.served_s
-    return owed.unseen_s < UNSEEN_S and lacking_s - owed.late_s <= UNEXPLAINED_S + 1e-6
+    is_seen = owed.unseen_s - owed.late_s - owed.still_s < UNSEEN_S
+    return is_seen and lacking_s - owed.late_s <= UNEXPLAINED_S + 1e-6
 
 
 def _runs(folder: Path) -> dict[tuple[str, str], list[Any]]:
