@@ -1,4 +1,4 @@
-"""Rows in a further table, here of Parquet: Delta and Iceberg are tried by hand, as docs/compliance-job.md says."""
+"""Rows in a further table, here of Parquet; those of Delta and Iceberg are in `test_connectors.py`."""
 
 import pytest
 
