@@ -157,7 +157,11 @@ def run(  # noqa: PLR0913 - each is an option of the command
     every: Annotated[float, typer.Option(help="With --follow: seconds between looks for new lines.", min=0.1)] = 10.0,
     retain: Annotated[
         int | None,
-        typer.Option(help="Days whose rows are kept, up to the latest; all if not given.", min=1, show_default=False),
+        typer.Option(
+            help="Days whose rows are kept, up to the latest, and until they are judged; all if not given.",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
     report: Annotated[
         Path | None,
@@ -177,12 +181,16 @@ def run(  # noqa: PLR0913 - each is an option of the command
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Add the new lines of an access log to tables of rows and windows, each once. Needs the extra `report`."""
+    """Add the new lines of an access log to tables, each once, and judge days that are over.
+
+    It needs the extra `report`.
+    """
     try:
         from compliance.job import ReportError, alone
         from compliance.live import FollowingReport
         from compliance.stream.options import Job, JobError, Sink, Source, pairs
         from compliance.stream.run import run_with_progress
+        from compliance.verdicts import judge_settled_days
     except ImportError as error:
         typer.echo(
             f"sluice compliance run: {error.name} is not installed: run `pip install 'pulsar-sluice[report]'`", err=True
@@ -205,7 +213,15 @@ def run(  # noqa: PLR0913 - each is an option of the command
         raise typer.BadParameter("needs --follow; `sluice report --tables` makes a report once", param_hint="--report")
     # Py4J would log each call that finds Java gone, with a traceback.
     logging.disable()
-    follows = partial(run_with_progress, job, follow=follow, settings=settings, as_json=json, is_quiet=quiet)
+    follows = partial(
+        run_with_progress,
+        job,
+        follow=follow,
+        settings=settings,
+        judge=judge_settled_days,
+        as_json=json,
+        is_quiet=quiet,
+    )
     if report is None:
         raise typer.Exit(follows())
     try:

@@ -51,6 +51,11 @@ class Excerpt(Struct, frozen=True, kw_only=True):
         return self == WHOLE_LOG
 
     @property
+    def has_whole_days(self) -> bool:
+        """Whether it begins and ends with a UTC day, and has all tenants."""
+        return not self.tenant and all(bound is None or bound.time() == time() for bound in (self.begin, self.end))
+
+    @property
     def of_all_tenants(self) -> "Excerpt":
         """The excerpt of the same time that has all tenants."""
         return Excerpt(begin=self.begin, end=self.end)

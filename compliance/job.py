@@ -30,20 +30,19 @@ from compliance.excerpt import WHOLE_LOG, Excerpt
 from compliance.figures.what_if import ProposalError, read_proposals
 from compliance.java import JavaNotFoundError
 from compliance.judging.facts import Facts
+from compliance.kept_days import KeptDays
 from compliance.log_folder import NOT_WITHIN, is_url, is_within, look_into, on_this_machine
-from compliance.report.collect import ExtraQuestions, Logs, collect
-from compliance.report.kept_days import KeptDays
+from compliance.logs import Logs, settings_of_sums
+from compliance.report.collect import ExtraQuestions, collect
 from compliance.report.page import render, report_json, tables, tenant_exports, tenant_pages, visible
 from compliance.report.provenance import LIST, as_list, check, digests, of_list, seal
 from compliance.report.report import Report, fleet_lines, make_report
 from compliance.report.subjects import FOLDER
-from compliance.session import cause, disk_trouble, spark_session
+from compliance.session import cause, disk_trouble, spark_session, with_settings
+from compliance.stream.log_file import JobPlaces
 from compliance.stream.options import JobError, pairs
 from compliance.tables import LogTables, read_log, read_tables
 from protocol.exit_codes import ExitCode
-
-LINES_A_PARTITION = 250_000
-FEW_LINES = 100_000
 
 
 @dataclass(frozen=True)
@@ -87,13 +86,12 @@ def gather(
         questions: The reader's further questions.
         kept: The days that earlier reports have kept.
     """
-    for name, value in settings_of_sums(tables.lines).items():
-        spark.conf.set(name, value)
     asked = questions or ExtraQuestions()
-    logs = Logs.of(tables, asked.excerpt, kept)
-    if not asked.excerpt.is_whole:
-        _look_for_lines(logs, tables)
-    return collect(logs, asked, on_step)
+    with with_settings(spark, settings_of_sums(tables.lines)):
+        logs = Logs.of(tables, asked.excerpt, kept)
+        if not asked.excerpt.is_whole:
+            _look_for_lines(logs, tables)
+        return collect(logs, asked, on_step)
 
 
 def _look_for_lines(logs: Logs, tables: LogTables) -> None:
@@ -111,22 +109,9 @@ def _look_for_lines(logs: Logs, tables: LogTables) -> None:
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def settings_of_sums(lines: int) -> dict[str, str]:
-    """Return Spark's settings for a log of this number of lines."""
-    is_little = lines < FEW_LINES
-    return {
-        "spark.sql.shuffle.partitions": str(min(2000, max(2, lines // LINES_A_PARTITION))),
-        # Compiling the plans takes longer than running them over so few rows as they are.
-        "spark.sql.codegen.wholeStage": str(not is_little).lower(),
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_little else "FALLBACK",
-        # The number of partitions is known: planning again after each stage costs more than it gains.
-        "spark.sql.adaptive.enabled": "false",
-    }
-
-
 WORK = "work"
-DAYS = "days"
-"""The folder, in that of a log's state, of the days that a report keeps."""
+DAYS_PREFIX = "days-"
+"""Prefix of the folder in which a report keeps days of a job's tables."""
 LITTLE_BYTES = 2**30
 """Bytes of lines up to which Java's second compiler takes longer than it saves: Python reads and judges."""
 COMPRESSED = {".zst": 16, ".gz": 16, ".parquet": 16}
@@ -214,7 +199,10 @@ def run(
                 kept = read_log(spark, origin.access_log, work, lambda lines: on_step(f"{reading}: {lines} lines"))
             else:
                 kept = read_tables(spark, place)
-            days = KeptDays(work / DAYS if work else place_of_days(out, place))
+            if work:
+                days = KeptDays(JobPlaces(str(work)).judged)
+            else:
+                days = KeptDays(str(place_of_days(out, place)), JobPlaces(place).judged)
             if fresh:
                 days.forget_others(())
             report = make_report(gather(spark, kept, on_step, questions, days))
@@ -294,7 +282,7 @@ def prepare(out: Path, access_log: Path, *, fresh: bool) -> Path:
 
 def place_of_days(out: Path, tables: str) -> Path:
     """Return the folder for days of a job's tables."""
-    return out.resolve() / WORK / f"{DAYS}-{_short(tables)}"
+    return out.resolve() / WORK / f"{DAYS_PREFIX}{_short(tables)}"
 
 
 def work_of(out: Path, access_log: Path) -> Path:

@@ -85,6 +85,22 @@ def spark_session(
             session.stop()
 
 
+@contextlib.contextmanager
+def with_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Give a session other settings for a while."""
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, earlier)
+
+
 def _note(words: str) -> None:
     print(f"sluice: {words}", file=sys.stderr)  # noqa: T201 - who set it waits for the command's answer
 

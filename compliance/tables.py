@@ -1,10 +1,13 @@
 """The tables that a report is made from: those of the report's own job on an access log, or those of another job."""
 
 import hashlib
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from math import inf
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +16,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from compliance import storage
-from compliance.excerpt import DAY, DAY_US, MARGIN_US, number_of
+from compliance.excerpt import DAY_US, MARGIN_US, number_of
+from compliance.judging.quality import run_of
 from compliance.log_lines import KeptLines
-from compliance.schema import BEGIN_OF_1970
-from compliance.stream.compaction import ABANDONED
 from compliance.stream.folder import Ledger, kept_facts, load, sink_of
-from compliance.stream.ledger import RunId, complete_up_to, gap_table, run_table, total
+from compliance.stream.ledger import RunId, first_day_of_now, gap_table, run_table, total
 from compliance.stream.log_file import JobPlaces
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import JobRun, alone
@@ -45,6 +47,8 @@ class LogTables:
         passed_over: Files of the log's folder that were not read, and what helps; empty for none.
         unread: How many passed-over files may hold lines of the log.
         days: The days of `rows`, as in `2026-11-21`, ascending.
+        retired: The days whose rows are deleted, ascending.
+        begun: Runs that have lines on such days.
     """
 
     rows: KeptLines
@@ -59,6 +63,15 @@ class LogTables:
     passed_over: str = ""
     unread: int = 0
     days: Mapping[str, "DayOfLog"] = field(default_factory=dict)
+    retired: Sequence[str] = ()
+    begun: Collection[RunId] = frozenset()
+
+    @cached_property
+    def retired_before(self) -> Mapping[str, str]:
+        """For each day that follows on one whose rows are deleted, that one."""
+        places = ((day, bisect_left(self.retired, day) - 1) for day in self.days)
+        before = {day: self.retired[place] for day, place in places if place >= 0}
+        return {day: before[day] for earlier, day in pairwise(["", *self.days]) if before.get(day, "") > earlier}
 
 
 class DayOfLog(NamedTuple):
@@ -68,13 +81,15 @@ class DayOfLog(NamedTuple):
         content: A digest of what was read of it: other lines have another one, in the same files or not.
         edge: Another one, of its first minute.
         numbers: The first and the last number of each run.
-        is_closed: Whether no more lines of it, and of the hour after it, are to be expected, and none is there twice.
+        is_over: Whether no more lines of it, and of the hour after it, are to be expected.
+        is_settled: Whether, besides, no line of it is there twice, and so its rows stay as they are.
     """
 
     content: str
     edge: str
     numbers: Mapping[RunId, tuple[int, int]]
-    is_closed: bool
+    is_over: bool
+    is_settled: bool
 
 
 def read_log(spark: SparkSession, access_log: Path, work: Path, on_progress: Callable[[int], None]) -> LogTables:
@@ -110,12 +125,16 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
     ledger = load(places)
     both = SplitRows.of(spark, places, ledger)
     every, kept = kept_facts(ledger)
-    runs = kept.by_run()
-    missing = {run: span.missing for run, span in every.by_run().items()}
+    runs, whole_runs = kept.by_run(), every.by_run()
+    # Gaps among lines that are no longer kept do not count.
+    gaps = gap_table({run: whole_runs[run] for run in runs}, {run: span.ranges[0][0] for run, span in runs.items()})
+    missing: Counter[RunId] = Counter()
+    for gap in gaps.to_pylist():
+        missing[run_of(gap)] += gap["missing"]
     return LogTables(
         rows=KeptLines(both.rows, files_without_copies(places, ledger), both.doubled),
         runs=run_table(runs, missing),
-        gaps=gap_table(runs),
+        gaps=gaps,
         quarantine=malformed_of(spark, places, ledger).drop("day"),
         copies=both.copies,
         lines=sum(span.there for span in runs.values()),
@@ -123,6 +142,8 @@ def read_tables(spark: SparkSession, out: str) -> LogTables:
         duplicates=sum(span.read - span.there for span in runs.values()),
         newer=dict(sorted(every.newer.items(), key=lambda field: -field[1])[:MOST_NEWER]),
         days=days_of(ledger, datetime.now(UTC)),
+        retired=sorted(day for day, manifest in ledger.days.items() if not manifest.is_kept),
+        begun={run for run, span in runs.items() if whole_runs[run].ranges[0] < span.ranges[0]},
         **_passed_over(places),
     )
 
@@ -134,7 +155,7 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
         ledger: What has been read.
         now: By the clock of this machine.
     """
-    reached = complete_up_to(total(ledger.totals.values()).by_run(), now) or -inf
+    open_from = first_day_of_now(total(ledger.totals.values()).by_run(), now, SETTLED)
     doubled = ledger.doubled()
     found = {}
     for day, facts in sorted(ledger.totals.items()):
@@ -146,22 +167,21 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
         runs = sorted(facts.runs)
         begin_us = number_of(day) * DAY_US
         edge = [(*run, span.first, list(span.gaps())) for *run, span in runs if span.first < begin_us + MARGIN_US]
-        is_past = (
-            reached >= begin_us + DAY_US + SETTLED_US or begin_us < (now - ABANDONED - BEGIN_OF_1970) // DAY * DAY_US
-        )
         found[day] = DayOfLog(
             content=_digest(
                 [sorted({*(manifest.names if manifest else ()), *live}), facts.rows, facts.malformed, runs]
             ),
             edge=_digest(edge),
             numbers={(proxy, boot): (span.ranges[0][0], span.ranges[-1][1]) for proxy, boot, span in runs},
-            is_closed=is_past and not parts & doubled,
+            is_over=day < open_from,
+            is_settled=day < open_from and not parts & doubled,
         )
     return found
 
 
-SETTLED_US = 3600 * 1_000_000
-"""The time after a day for which its lines are waited for, microseconds."""
+SETTLED = timedelta(hours=1)
+"""The time after a day for which its lines are waited for."""
+SETTLED_US = SETTLED // timedelta(microseconds=1)
 
 
 def _digest(values: list[Any]) -> str:

@@ -35,6 +35,11 @@ class RunClock(NamedTuple):
     first_us: int
     last_us: int
 
+    def ahead_by(self, ahead_us: int) -> "RunClock":
+        """Return the same times on an axis on which the wall clock has another lead."""
+        more_us = ahead_us - self.ahead_us
+        return RunClock(ahead_us, self.first_us + more_us, self.last_us + more_us)
+
 
 Clocks = Mapping[tuple[str, str], RunClock]
 
@@ -92,6 +97,16 @@ def clocks_of(spans: pa.Table) -> Clocks:
         )
         for row in runs.of(with_columns(spans, before=pc.negate(spans["mono_us"]))).to_pylist()
     }
+
+
+def on_axes(clocks: Clocks, ahead_us: Mapping[tuple[str, str], int]) -> Clocks:
+    """Return the axes of runs; those that have one already keep it.
+
+    Args:
+        clocks: The axes by the lines that are there.
+        ahead_us: Per run the lead of its wall clock at its first moment, by lines that may no longer be there.
+    """
+    return {run: clock.ahead_by(ahead_us.get(run, clock.ahead_us)) for run, clock in clocks.items()}
 
 
 def step_facts(steps: pa.Table, spans: pa.Table) -> list[ClockStepFacts]:

@@ -5,11 +5,10 @@ without having said that it ends may be lost though no number is missing.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from math import inf
 from typing import Any
 
 import msgspec
@@ -19,8 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from accesslog.record import Kinds
-from compliance.excerpt import WHOLE_LOG, Excerpt
-from compliance.figures.sums import Grouping, Sum, itself, listed, ones, with_columns
+from compliance.excerpt import Excerpt
+from compliance.figures.sums import Grouping, Latest, Sum, itself, listed, ones, with_columns
 from compliance.judging.facts import GapFacts, LinePlace, QuarantineFacts, RunFacts, StandstillFacts, cut_off
 from compliance.schema import BOOT
 
@@ -34,28 +33,41 @@ def run_of(row: Mapping[str, Any]) -> RunId:
     return row["proxy_id"], row["boot_id"]
 
 
-def ends(excerpt: Excerpt = WHOLE_LOG) -> Sum:
-    """Return the sum that has each run's begin and end, its last heartbeat and line of amounts, and how many lines.
-
-    Args:
-        excerpt: The part of the log, by whose end each run's is bounded.
-    """
-    last = Grouping(BOOT, sums=("lines",), least=("begin_us",), most=("mono_us", "beat", "counted"))
-    return Sum((*BOOT, "kind", "seq", "mono_us", "end", "duration_ms"), partial(_ends, excerpt.times_us[1]), last)
-
-
-def _ends(until_us: float, lines: pa.Table) -> pa.Table:
+def _ends(lines: pa.Table) -> pa.Table:
     begin_us = pc.subtract(
         lines["mono_us"],
         pc.round(pc.multiply(lines["duration_ms"], 1e3), round_mode="half_towards_infinity").cast(pa.int64()),
     )
-    mono_us = lines["mono_us"]
-    if until_us < inf:
-        beyond_us = pc.subtract(lines["end"].cast(pa.int64()), int(until_us))
-        mono_us = pc.subtract(mono_us, pc.max_element_wise(beyond_us, 0))
     is_beat, is_counted = pc.equal(lines["kind"], "heartbeat"), pc.is_in(lines["kind"], pa.array(["interval", "limit"]))
     last = {"beat": pc.if_else(is_beat, lines["seq"], None), "counted": pc.if_else(is_counted, lines["seq"], None)}
-    return with_columns(lines, begin_us=begin_us, mono_us=mono_us, lines=ones(lines), **last)
+    return with_columns(lines, begin_us=begin_us, lines=ones(lines), **last)
+
+
+ENDS = Sum(
+    (*BOOT, "kind", "seq", "mono_us", "end", "duration_ms"),
+    _ends,
+    Grouping(
+        BOOT,
+        sums=("lines",),
+        least=("begin_us",),
+        most=("beat", "counted"),
+        latest=(Latest(("mono_us",), ("end",)),),
+    ),
+)
+"""The begin and the end of each run, its last heartbeat and line of amounts, and how many lines it has."""
+
+
+def ends_within(ends: pa.Table, excerpt: Excerpt) -> pa.Table:
+    """Return the ends of runs, none of them after the end of a part of the log.
+
+    Args:
+        ends: As `ENDS`, of lines that begin in the part.
+        excerpt: The part.
+    """
+    if excerpt.end is None:
+        return ends
+    beyond_us = pc.subtract(ends["end"].cast(pa.int64()), int(excerpt.times_us[1]))
+    return with_columns(ends, mono_us=pc.subtract(ends["mono_us"], pc.max_element_wise(beyond_us, 0)))
 
 
 BEATS = listed("heartbeat", "end", "mono_us", "duration_ms", "dropped_lines", "complete_until", "fleet")
@@ -132,7 +144,7 @@ def runs_within(runs: pa.Table, gaps: pa.Table, ends: pa.Table, excerpt: Excerpt
     Args:
         runs: As `stream.ledger.run_table`.
         gaps: Those in the excerpt.
-        ends: As `ends`, of lines in the excerpt.
+        ends: As `ENDS`, of lines in the excerpt.
         excerpt: The part.
     """
     lines = {run_of(row): row["lines"] for row in ends.to_pylist()}
@@ -252,9 +264,13 @@ class _Cover:
     last_us: int = 0
 
     @staticmethod
-    def of(beats: Iterable[Mapping[str, Any]], holes: Sequence[Mapping[str, Any]]) -> "_Cover":
-        """Add up heartbeats, in the order of their numbers; so are the holes."""
-        cover, lost, dropped, before, left = _Cover(), 0, 0, None, list(reversed(holes))
+    def of(beats: Sequence[Mapping[str, Any]], holes: Sequence[Mapping[str, Any]], *, began_before: bool) -> "_Cover":
+        """Add up heartbeats, in the order of their numbers; so are the holes.
+
+        The first heartbeat of a run that began before these lines also counts lines that were dropped before them.
+        """
+        cover, lost, before, left = _Cover(), 0, None, list(reversed(holes))
+        dropped = beats[0]["dropped_lines"] if beats and began_before else 0
         for beat in beats:
             lasts_s, mono_us = beat["duration_ms"] / 1e3, beat["mono_us"]
             now = lost
@@ -282,15 +298,20 @@ class _Cover:
 
 
 def run_facts(
-    runs: pa.Table, gaps: pa.Table, sums: Mapping[str, pa.Table], more: Mapping[str, Mapping[RunId, int]]
+    runs: pa.Table,
+    gaps: pa.Table,
+    sums: Mapping[str, pa.Table],
+    more: Mapping[str, Mapping[RunId, int]],
+    begun: Collection[RunId] = frozenset(),
 ) -> list[RunFacts]:
     """Describe each run of each proxy.
 
     Args:
         runs: As `stream.ledger.run_table`.
         gaps: As `stream.ledger.gap_table`.
-        sums: `ends`, `BEATS` and `LOSSES` as `ends`, `beats` and `losses`.
+        sums: `ENDS`, `BEATS` and `LOSSES` as `ends`, `beats` and `losses`.
         more: Per run `malformed`, `conflicts`, `clock_steps` and `newer` (lines), where there are any.
+        begun: Runs that began before these lines.
     """
     beats, holes = _by_run(sums["beats"], "seq"), _by_run(gaps, "after_seq")
     ends = {run_of(row): row for row in sums["ends"].to_pylist()}
@@ -298,7 +319,7 @@ def run_facts(
     found = []
     for row in runs.to_pylist():
         run = run_of(row)
-        end, cover = ends.get(run), _Cover.of(beats[run], holes[run])
+        end, cover = ends.get(run), _Cover.of(beats[run], holes[run], began_before=run in begun)
         has_lines_after = end is not None and None not in (end["counted"], end["beat"]) and end["counted"] > end["beat"]
         values = row | {
             "lines": row["there"],

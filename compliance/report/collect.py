@@ -1,10 +1,10 @@
 """Runs the sums of every section on Spark and returns plain values, never more than one machine can hold."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from functools import cached_property, partial
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -20,35 +20,25 @@ from compliance.figures import facts as figures
 from compliance.figures import rates, traffic, trends, what_if
 from compliance.figures.limits import LIMIT_KEY, episode_facts, headroom_facts, limiter_facts, observed_facts
 from compliance.figures.shards import figures_by_limit
-from compliance.figures.sums import Grouping, Sum, all_together, summed
+from compliance.figures.sums import Grouping
 from compliance.figures.wanted import COLUMNS, Wanted, wanted_figures, wanted_lines
 from compliance.figures.what_if import Proposal
 from compliance.judging import facts, quality
-from compliance.judging.bypasses import LIMITED, Suspicion
 from compliance.judging.change_watch import removed_us
-from compliance.judging.changes import Changed, changed
-from compliance.judging.clocks import CLOCK_SPANS, CLOCK_STEPS, Clocks, clocks_of, on_axis, step_facts, with_axis
+from compliance.judging.clocks import step_facts
 from compliance.judging.days import doubts_of_days
 from compliance.judging.facts import AHEAD
 from compliance.judging.fleets import (
-    SHARING,
     FleetNotes,
-    fleet_notes,
     fleet_sums,
     in_fleets,
-    member_clocks,
     of_members,
     share_change_facts,
-    share_clocks,
-    share_turns,
 )
-from compliance.judging.judge import MINUTES, Judging, Notes, results_of, with_waits, worst_limits
-from compliance.judging.lines import RunNotes
-from compliance.judging.quality import RunId, run_of
+from compliance.judging.judge import MINUTES, Notes, results_of, worst_limits
+from compliance.judging.quality import run_of
 from compliance.judging.verdict import LimiterVerdict, judge_fleets, judge_limiters
-from compliance.line_reader import MALFORMED
-from compliance.log_lines import KeptLines
-from compliance.report.kept_days import DaySums, KeptDays, judged_by_day, sums_by_day
+from compliance.logs import Logs
 from compliance.report.subjects import (
     MOST_STEPS,
     Subject,
@@ -59,132 +49,13 @@ from compliance.report.subjects import (
     sum_subjects,
     wanted_limits,
 )
-from compliance.schema import BOOT, LIMITER, defaulted_fields, nullable_fields, required_fields
+from compliance.schema import BOOT, LIMITER
 from compliance.session import local_frame
-from compliance.tables import LogTables
-
-_SUMS: dict[str, Sum] = {
-    "clock_spans": CLOCK_SPANS,
-    "clock_steps": CLOCK_STEPS,
-    "beats": quality.BEATS,
-    "losses": quality.LOSSES,
-    "standstills": quality.STANDSTILLS,
-    "unknown": quality.UNKNOWN,
-    "runs_of_files": quality.RUNS_OF_FILES,
-    "sharing": SHARING,
-    "limited": LIMITED,
-    "changes": trends.CHANGES,
-    "pauses": traffic.PAUSES,
-    "refusals": traffic.REFUSALS,
-    "streams": traffic.STREAMS,
-    "days": traffic.DAYS,
-    "minutes": traffic.MINUTES,
-    "roles": traffic.ROLES,
-    "clients": traffic.CLIENTS,
-    "client_waits": traffic.CLIENT_WAITS,
-}
-_MALFORMED = {"malformed": quality.MALFORMED}
-
-
-@dataclass(frozen=True)
-class Logs:
-    """The lines that the report is about.
-
-    Args:
-        tables: What a job has kept, as far as it is in the excerpt.
-        sums: Sums over these lines, by their names in `_SUMS`.
-        clocks: As `clocks.clocks_of`.
-        excerpt: The part of the log.
-        begun: Runs that began before the excerpt.
-        days: Their sums by day, of the whole log; None: of an excerpt.
-        kept: The days that are kept; None: none are.
-    """
-
-    tables: LogTables
-    sums: Mapping[str, pa.Table]
-    clocks: Clocks
-    excerpt: Excerpt = WHOLE_LOG
-    begun: Collection[RunId] = frozenset()
-    days: DaySums | None = None
-    kept: KeptDays | None = None
-
-    @classmethod
-    def of(cls, tables: LogTables, excerpt: Excerpt = WHOLE_LOG, kept: KeptDays | None = None) -> "Logs":
-        """Sum up the lines.
-
-        Args:
-            tables: What a job has kept.
-            excerpt: The part of the log.
-            kept: The days of the whole log that are kept.
-        """
-        after_gaps = {"after_gaps": quality.after_gaps(tables.gaps)}
-        wanted = _SUMS | {"ends": quality.ends(excerpt)}
-        if excerpt.is_whole:
-            days = sums_by_day(tables, wanted | after_gaps, kept)
-            sums = all_together(days.sums.values(), wanted | after_gaps)
-            return cls(tables, sums, clocks_of(sums["clock_spans"]), days=days, kept=kept)
-        rows = tables.rows.within(excerpt)
-        sums = summed(rows, wanted) | summed(tables.rows.within(excerpt.of_all_tenants), after_gaps)
-        runs, gaps = tables.runs, quality.gaps_within(tables.gaps, sums["after_gaps"])
-        within = quality.runs_within(runs, gaps, sums["ends"], excerpt)
-        losses = summed(tables.rows, {"losses": quality.LOSSES})["losses"]
-        sums["losses"] = quality.losses_within(losses, {run_of(row) for row in within.to_pylist()}, excerpt)
-        begun = {run_of(row) for row in runs.to_pylist() if excerpt.begin is not None and row["first"] < excerpt.begin}
-        lines = sum(within["there"].to_pylist())
-        part = replace(tables, rows=rows, runs=within, gaps=gaps, lines=lines)
-        return cls(part, sums, clocks_of(sums["clock_spans"]), excerpt, begun)
-
-    @cached_property
-    def limits(self) -> DataFrame:
-        """Lines of limiters, on the axis of `clocks.with_axis`."""
-        return with_waits(with_axis(_of_kind(self.tables.rows, "limit"), self.clocks))
-
-    @cached_property
-    def intervals(self) -> DataFrame:
-        """Lines of streams, on the same axis."""
-        return with_waits(with_axis(_of_kind(self.tables.rows, "interval"), self.clocks))
-
-    @cached_property
-    def shares(self) -> DataFrame:
-        """Lines of shares, on the same axis: also those before that say how shares stand."""
-        rows = self.tables.rows
-        begin = self.excerpt.begin and self.excerpt.begin - SHARES_BEFORE
-        earlier = rows.within(Excerpt(begin=begin, end=self.excerpt.end))
-        return with_axis(_of_kind(earlier, "share"), self.clocks)
-
-    def judged(self, judging: Judging) -> dict[str, pa.Table]:
-        """Judge all limiters, as `Judging.of`; days that are kept are only loaded."""
-        if self.days is None:
-            return judging.of(self.tables.rows, self.shards)
-        return judged_by_day(judging, self.tables, self.days, self.kept, self.shards)
-
-    @property
-    def shards(self) -> int:
-        """The number of parts in which limits are judged."""
-        lines = self.tables.lines
-        return min(2000, max(8, lines // FEW_LINES)) if lines > FEW_LINES else 1
-
-
-FEW_LINES = 100_000
-"""Lines of which one task makes the figures of limits."""
-SHARES_BEFORE = timedelta(hours=1)
-"""Time before an excerpt whose lines of shares are read: they say which members there are, and who is cut off."""
-
-
-def _of_kind(rows: KeptLines, kind: str) -> DataFrame:
-    return rows.lines.where(F.col("kind") == kind).select(*_columns(kind))
-
-
-def _columns(kind: str) -> dict[str, None]:
-    fields = (*required_fields(kind), *nullable_fields(kind), *defaulted_fields(kind))
-    return dict.fromkeys(("kind", "file", "line", "day", *fields))
-
 
 MOST_LIMITS = 20_000
 MOST_TOPICS = 20_000
 MOST_USAGE = 200_000
 MOST_RUNS = 10_000
-MOST_NOTES = 200_000
 MOST_IMPACTS = 5_000
 MOST_LISTED = 1_000
 """Rows of every other table that come out of Spark: the worst rows."""
@@ -224,14 +95,13 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     on_step("checking that the log is complete")
     tables = found.quality(logs)
     notes = None
-    if len(logs.sums["sharing"]):
+    if logs.has_fleets:
         on_step("judging what fleets passed together")
-        notes, gaps = notes_of_fleets(logs)
+        notes, gaps = logs.fleets
         tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("judging the limits")
-    judging = Judging(logs.clocks, _notes(logs), notes or FleetNotes(), _suspicion(logs), logs.excerpt)
-    judged = logs.judged(judging)
-    tables |= found.judged(logs, judged, judging.notes, questions.objective)
+    judged = logs.judged()
+    tables |= found.judged(logs, judged) | found.burn(judged, questions.objective)
     tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     on_step("adding up topics and days")
     tables |= found.totals(logs.sums)
@@ -251,6 +121,17 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
     shown = len({(subject.proxy_id, subject.direction, subject.level, subject.name) for subject in subjects})
     more = {"charts_left_out": all_subjects - shown, "left_out": found.left_out, "objective": questions.objective}
     return _facts(tables | more | {"proposals": list(questions.proposals), "excerpt": logs.excerpt})
+
+
+def verdicts_of(logs: Logs, judged: Mapping[str, pa.Table]) -> list[LimiterVerdict]:
+    """Return the verdicts on all limits, the gravest first.
+
+    Args:
+        logs: The lines.
+        judged: As `judge.Judging.of`.
+    """
+    found = ReportTables()
+    return judge_limiters(_facts(found.quality(logs) | found.judged(logs, judged)))
 
 
 def _facts(tables: Mapping[str, Any]) -> facts.Facts:
@@ -302,9 +183,7 @@ class ReportTables:
     def quality(self, logs: Logs) -> _Tables:
         """Facts on how much of the log is there."""
         kept, sums = logs.tables, logs.sums
-        malformed = summed(KeptLines.of_frame(kept.quarantine) if kept.malformed else None, _MALFORMED, MALFORMED)[
-            "malformed"
-        ]
+        malformed = logs.malformed
         steps = step_facts(sums["clock_steps"], sums["clock_spans"])
         if not logs.excerpt.is_whole:  # these lines have no time
             malformed = malformed.filter(pc.is_in(malformed["file"], sums["runs_of_files"]["file"].combine_chunks()))
@@ -315,7 +194,7 @@ class ReportTables:
             "newer": Counter(run_of(row) for row in unknown if row["is_newer"]),
             "conflicts": quality.conflicts_of(kept.rows.lines, kept.copies) if kept.duplicates else {},
         }
-        runs = quality.run_facts(kept.runs, kept.gaps, sums, more)
+        runs = quality.run_facts(kept.runs, kept.gaps, sums, more, logs.begun)
         runs = self.first("runs", runs, attrgetter("coverage", "first", *BOOT), MOST_RUNS)
         kinds = Counter(row["kind"] for row in unknown).items()
         newer = (facts.NewerFacts(what=kind, lines=lines) for kind, lines in kinds)
@@ -337,17 +216,15 @@ class ReportTables:
             "losses": self.kept("losses", sums["losses"], figures.LossFacts, {"lost_from": "ascending"}),
         }
 
-    def judged(self, logs: Logs, judged: Mapping[str, pa.Table], notes: Notes, objective: float) -> _Tables:
-        """Return the limits, or the worst ones of too many, with their worst windows, and the burn of budgets.
+    def judged(self, logs: Logs, judged: Mapping[str, pa.Table]) -> _Tables:
+        """Return the limits, or the worst ones of too many, with their worst windows, and what changed.
 
         Args:
             logs: The lines.
             judged: As `judge.Judging.of`.
-            notes: Notes of the runs.
-            objective: Share of time in which promises should be kept.
         """
         limiters = limiter_facts(judged["limiters"], judged["configured"])
-        tables = self.limits(results_of(judged["judged"]), limiters, notes)
+        tables = self.limits(results_of(judged["judged"]), limiters, logs.notes)
         broken = (
             msgspec.msgpack.decode(doubt, type=facts.DoubtFacts) for doubt in judged["outside"]["facts"].to_pylist()
         )
@@ -358,12 +235,20 @@ class ReportTables:
         proofs = traffic.role_facts(logs.sums["roles"], roles)
         values = [msgspec.convert(row, figures.ChangeFacts) for row in judged["values"].to_pylist()]
         settings = trends.set_facts(logs.sums["changes"], logs.excerpt)
-        burned = trends.burn_facts(MINUTES.of(judged["minutes"]), objective)
         return tables | {
             "roles": self.first("roles", proofs, attrgetter("name", "proxy_id", "direction"), MOST_LIMITS),
             "changes": self.first("changes", [*settings, *values], attrgetter("at", "name")),
-            "burn": self.first("burn", burned, lambda one: (-one.worst, one.tenant, one.promise, one.long_s)),
         }
+
+    def burn(self, judged: Mapping[str, pa.Table], objective: float) -> _Tables:
+        """Return the burn rates of budgets.
+
+        Args:
+            judged: As `judge.Judging.of`.
+            objective: Share of time in which promises should be kept.
+        """
+        burned = trends.burn_facts(MINUTES.of(judged["minutes"]), objective)
+        return {"burn": self.first("burn", burned, lambda one: (-one.worst, one.tenant, one.promise, one.long_s))}
 
     def fleets(self, logs: Logs, notes: FleetNotes) -> _Tables:
         """Return what fleets passed together, of limits nearest to a violation, and how shares changed."""
@@ -537,59 +422,6 @@ class ReportTables:
             order = (F.desc("held_messages"), F.desc("offered_messages"), "name")
             tables["replays"] = self.rows("replays", replayed, figures.ReplayFacts, *order)
         return tables
-
-
-def notes_of_fleets(logs: Logs) -> tuple[FleetNotes, list[facts.FleetGapFacts]]:
-    """Tell which run was in which fleet, and when it was cut off, as `fleet_notes`; none that shared is left out."""
-    shares = logs.shares
-    turns = share_turns(shares).orderBy(*BOOT, "seq").limit(MOST_NOTES).collect()
-    clocks = member_clocks(share_clocks(shares).orderBy(*BOOT, "epoch").limit(MOST_NOTES).collect())
-    fleets = {run_of(row): row["fleet"] for row in logs.sums["beats"].to_pylist() if row["fleet"]}
-    lives = {run: (clock.first_us, clock.last_us) for run, clock in logs.clocks.items()}
-    notes, gaps = fleet_notes(turns, lives, clocks, fleets)
-    members = {*notes.fleets, *map(run_of, logs.sums["sharing"].to_pylist())}
-    return replace(notes, fleets={run: notes.fleet(run) for run in members}), gaps
-
-
-def _suspicion(logs: Logs) -> Suspicion:
-    changes_us: defaultdict[RunId, list[int]] = defaultdict(list)
-    for row in on_axis(logs.sums["changes"], logs.clocks):
-        changes_us[run_of(row)].append(row["start_us"])
-    return Suspicion(logs.sums["limited"], {run: sorted(times) for run, times in changes_us.items()})
-
-
-def _notes(logs: Logs) -> dict[RunId, RunNotes]:
-    """Return notes of each run that has no end, or in which limits changed or lines are missing."""
-    changes: defaultdict[RunId, list[Changed]] = defaultdict(list)
-    holes: defaultdict[RunId, list[int]] = defaultdict(list)
-    still: defaultdict[RunId, list[tuple[int, int]]] = defaultdict(list)
-    complete: defaultdict[RunId, int] = defaultdict(int)
-    lines = {name: on_axis(logs.sums[name], logs.clocks) for name in ("standstills", "changes", "beats")}
-    for row in lines["standstills"]:
-        still[run_of(row)].append((row["start_us"], row["end_us"]))
-    for row in lines["changes"]:
-        fields = {field: row[field] for field in ("what", "setting", "name", "before", "after")}
-        if (change := changed(row["seq"], row["end_us"], **fields)) is not None:
-            changes[run_of(row)].append(change)
-    for row in logs.tables.gaps.to_pylist():
-        holes[run_of(row)].append(row["after_seq"] + row["missing"] + 1)
-    for row in logs.sums["unknown"].to_pylist():
-        if row["is_newer"]:
-            holes[run_of(row)].append(row["seq"])
-    for row in lines["beats"]:
-        late = row["end"] - (row["complete_until"] or row["end"])
-        complete[run_of(row)] = max(complete[run_of(row)], row["end_us"] - late // timedelta(microseconds=1))
-    unended = {run_of(row): complete[run_of(row)] for row in logs.tables.runs.to_pylist() if not row["has_ended"]}
-    return {
-        run: RunNotes(
-            has_begin=0 not in holes[run] and run not in logs.begun,
-            changed=sorted(changes[run]),
-            holes=sorted(holes[run]),
-            still_us=sorted(still[run]),
-            complete_us=unended.get(run),
-        )
-        for run in {*changes, *holes, *still, *unended, *logs.begun}
-    }
 
 
 def removal(limiter: facts.LimiterFacts) -> figures.ChangeFacts | None:

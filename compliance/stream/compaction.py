@@ -9,7 +9,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache, partial
 from itertools import pairwise
 from operator import attrgetter
@@ -28,7 +28,7 @@ from compliance import storage
 from compliance.line_reader import MALFORMED, ROWS
 from compliance.schema import BOOT
 from compliance.stream.folder import DayManifest, Ledger, finish, staged
-from compliance.stream.ledger import Runs, is_past, joined, total
+from compliance.stream.ledger import Runs, first_day_of_now, joined, total
 from compliance.stream.log_file import JobPlaces
 
 TASK_ROWS = 2**19
@@ -37,8 +37,6 @@ TASK_BYTES = 256 * 2**20
 """Bytes of Parquet files that one task reads, unless one file is larger."""
 TASK_FILES = 1024
 """Files that one task reads: to open one takes as long as to read thousands of rows."""
-ABANDONED = timedelta(days=2)
-"""The age at which a day is closed though a run has not come past it: its proxy is gone."""
 _ORDER = ("tenant", "namespace", *BOOT, "seq")
 """The order of the rows of one kind."""
 _GROUP_ROWS = 128 * 1024
@@ -65,14 +63,13 @@ def closed_days(ledger: Ledger, now: datetime, least_files: int = 1) -> list[str
         now: By the clock of this machine.
         least_files: The least number of such files.
     """
-    runs = total(ledger.totals.values()).by_run()
-    abandoned = (now - ABANDONED).date().isoformat()
+    open_from = first_day_of_now(total(ledger.totals.values()).by_run(), now)
     return [
         day
         for day in sorted(ledger.totals)
-        if len(ledger.live(day)) >= least_files
+        if day < open_from
+        and len(ledger.live(day)) >= least_files
         and (day not in ledger.days or ledger.days[day].is_kept)
-        and (day < abandoned or is_past(runs, day, now))
     ]
 
 
@@ -82,7 +79,7 @@ def compact(spark: SparkSession, places: JobPlaces, ledger: Ledger, day: str) ->
     # A task of an attempt that was given up may write yet: it does not have the names of this one.
     attempt = uuid.uuid4().hex
     tasks = plan(places, ledger, day)
-    work = partial(_write, out=places.out, day=day, attempt=attempt)
+    work = partial(_run_task, out=places.out, day=day, attempt=attempt)
     written = spark.sparkContext.parallelize(list(enumerate(tasks)), max(1, len(tasks))).flatMap(work).collect()
     made: dict[str, list[str]] = {"rows": [], "malformed": [], "copies": []}
     earlier = ledger.days.get(day)
@@ -214,8 +211,15 @@ class _Lines(NamedTuple):
         return self._replace(chosen=both)
 
 
-def _write(numbered: tuple[int, CompactionTask], *, out: str, day: str, attempt: str) -> list[tuple[str, str]]:
+def _run_task(numbered: tuple[int, CompactionTask], *, out: str, day: str, attempt: str) -> list[tuple[str, str]]:
     """Do a task; return the table and the name of each file that it has written."""
+    written = _write(numbered, out=out, day=day, attempt=attempt)
+    # Spark keeps this process for later compactions; the processes of the judging need the memory.
+    pa.default_memory_pool().release_unused()
+    return written
+
+
+def _write(numbered: tuple[int, CompactionTask], *, out: str, day: str, attempt: str) -> list[tuple[str, str]]:
     number, task = numbered
     places, name = JobPlaces(out), f"part-{number:05}-{attempt}"
     lines = list(_groups(places, day, "rows", task.rows))

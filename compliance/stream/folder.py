@@ -9,7 +9,7 @@ A file whose rows are gone, or whose facts cannot be read, has not been read; a 
 been compacted.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from typing import TypeVar
@@ -342,14 +342,21 @@ def take_place(places: JobPlaces, day: str) -> None:
     storage.remove_folder(f"{places.work}/compact/day={day}")
 
 
-def retire(places: JobPlaces, ledger: Ledger, days: int) -> None:
-    """Delete the rows of days that lie further before the latest day than `days`; their facts stay."""
+def retire(places: JobPlaces, ledger: Ledger, days: int, unjudged: Collection[str] = ()) -> None:
+    """Delete the rows of days that lie further before the latest day than `days`; their facts stay.
+
+    Args:
+        places: The job's.
+        ledger: What has been read.
+        days: The number of days that are kept.
+        unjudged: Days that are kept all the same: the judging still needs them.
+    """
     kept = [day for day, manifest in ledger.totals.items() if manifest.rows]
     if not kept:
         return
     least = (date.fromisoformat(max(kept)).toordinal() - days) + 1
     for day in sorted(ledger.totals):
-        if date.fromisoformat(day).toordinal() >= least:
+        if date.fromisoformat(day).toordinal() >= least or day in unjudged:
             continue
         live = ledger.live(day)
         manifest = ledger.days.get(day)

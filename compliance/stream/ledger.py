@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import reduce
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -278,9 +279,22 @@ def run_table(runs: Runs, missing: Mapping[RunId, int]) -> pa.Table:
     return _table(rows, RUNS)
 
 
-def gap_table(runs: Runs) -> pa.Table:
-    """Return a row for each gap in the numbers of a run."""
-    return _table([(*run, *gap) for run, span in sorted(runs.items()) for gap in span.gaps()], GAPS)
+def gap_table(runs: Runs, first_kept: Mapping[RunId, int] = MappingProxyType({})) -> pa.Table:
+    """Return a row for each gap in the numbers of a run.
+
+    Args:
+        runs: The facts of each run.
+        first_kept: Per run, its first number that is kept: gaps that end before it are left out.
+    """
+    return _table(
+        [
+            (*run, before, missing)
+            for run, span in sorted(runs.items())
+            for before, missing in span.gaps()
+            if before + missing + 1 >= first_kept.get(run, 0)
+        ],
+        GAPS,
+    )
 
 
 def _table(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
@@ -381,10 +395,23 @@ def complete_up_to(runs: Runs, now: datetime) -> int | None:
     return facts.complete_up_to(ends, (now + facts.AHEAD - BEGIN_OF_1970) // timedelta(microseconds=1))
 
 
-def is_past(runs: Runs, day: str, now: datetime) -> bool:
-    """Return whether all runs are past a day, so that no line of it is to be expected."""
+ABANDONED = timedelta(days=2)
+"""The age at which a day is over though a run has not come past it: its proxy is gone."""
+
+
+def first_day_of_now(runs: Runs, now: datetime, margin: timedelta = timedelta()) -> str:
+    """Return the first day, as in `2026-11-21`, of which further lines are to be expected.
+
+    Args:
+        runs: The facts of all runs: earlier days are over when all runs are past them, or long ago.
+        now: By the clock of this machine.
+        margin: The time by which runs have to be past a day.
+    """
+    abandoned = (now - ABANDONED).date().isoformat()
     reached = complete_up_to(runs, now)
-    return reached is not None and rfc3339(reached)[: len(day)] > day
+    if reached is None:
+        return abandoned
+    return max(abandoned, rfc3339(max(0, reached - margin // timedelta(microseconds=1)))[: len(abandoned)])
 
 
 def rfc3339(micros: int) -> str:

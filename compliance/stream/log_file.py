@@ -53,6 +53,11 @@ class JobPlaces:
         return f"{self.out}/_work"
 
     @property
+    def judged(self) -> str:
+        """Sums and verdicts of closed days, as reports load them: `kept_days`."""
+        return f"{self.work}/judged"
+
+    @property
     def files(self) -> str:
         """The folder of the files' facts."""
         return f"{self.work}/files"

@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -25,10 +25,10 @@ from compliance.java import JavaNotFoundError
 from compliance.log_folder import NOT_WITHIN, is_within, look_into, on_this_machine
 from compliance.session import cause, disk_trouble, spark_session
 from compliance.stream import compaction, metrics, usage
-from compliance.stream.folder import claim, forget_files, recover, retire
+from compliance.stream.folder import Ledger, claim, forget_files, recover, retire
 from compliance.stream.lakes import lake_of, publish
 from compliance.stream.ledger import Summary, summary
-from compliance.stream.log_file import name_of
+from compliance.stream.log_file import JobPlaces, name_of
 from compliance.stream.options import Job, JobError, checked
 from compliance.stream.source import FileFinder, closed_files, facts_in, stream_of
 from compliance.stream.tables import PASSED_OVER
@@ -51,6 +51,10 @@ class LiveReport(Protocol):
         """Make the report again if lines came shortly after it was made."""
 
 
+Judge = Callable[[SparkSession, JobPlaces, Ledger, OnStep], Collection[str]]
+"""Judges days that are over and have changed; returns the days whose rows the judging still needs."""
+
+
 class JobRun:
     """One run of a job on its folder. Only one at a time may be at work on a folder.
 
@@ -59,7 +63,11 @@ class JobRun:
         job: The options.
         on_summary: Called with the summary after each batch.
         on_step: Called with the name of the next step.
+        judge: Judges days; None: they are not judged.
         live: The report that is kept up to date; None: there is none.
+
+    Attributes:
+        trouble: The reason why days are not judged; empty if they are.
 
     Raises:
         JobError: If the folder is another source's, sink's or version's, or a connector is missing.
@@ -71,10 +79,13 @@ class JobRun:
         job: Job,
         on_summary: OnSummary,
         on_step: OnStep = lambda _: None,
+        judge: Judge | None = None,
         live: LiveReport | None = None,
     ) -> None:
         self._spark = spark
         self._on_step = on_step
+        self._judge = judge
+        self.trouble = ""
         self._live = live
         self._at_work = Lock()
         """Held while tables change, which no report may read then."""
@@ -128,7 +139,7 @@ class JobRun:
         self.end()
 
     def end(self) -> None:
-        """Bring the tables up to date: usage, days that are closed, and those that are no longer kept."""
+        """Bring the tables up to date: usage, compaction and verdicts of days, deletion of those past `retain_days`."""
         job, now = self._job, datetime.now(UTC)
         if self._lake:
             self._on_step(f"adding rows to {job.sink.kind}")
@@ -139,13 +150,31 @@ class JobRun:
         for day in compaction.closed_days(self._ledger, now, job.least_files):
             self._on_step(f"compacting {day}")
             compaction.compact(self._spark, job.places, self._ledger, day)
+        unjudged = self._judged()
         if job.retain_days is not None:
-            retire(job.places, self._ledger, job.retain_days)
+            retire(job.places, self._ledger, job.retain_days, unjudged)
         if self._finder:
             present = {file.name for file in closed_files(job.source.folder)}
             forget_files(job.places, self._ledger, {name_of(file) for file in present})
             self._finder.forget(present)
         self._tell()
+
+    def _judged(self) -> Collection[str]:
+        """Judge days; return those whose rows the judging still needs. A failure is said once, and the run goes on."""
+        if self._judge is None:
+            return ()
+        trouble = ""
+        unjudged: Collection[str] = ()
+        try:
+            unjudged = self._judge(self._spark, self._job.places, self._ledger, self._on_step)
+        except Py4JNetworkError:
+            raise
+        except (PySparkException, Py4JError) as error:
+            trouble = f"days are not judged: {cause(error)}"
+        if trouble and trouble != self.trouble:
+            _say(trouble)
+        self.trouble = trouble
+        return unjudged
 
     def _note_passed_over(self) -> None:
         """Keep the names of the log's files that are not read, for readers of the tables."""
@@ -200,6 +229,7 @@ def run_with_progress(
     *,
     follow: bool,
     settings: Mapping[str, str],
+    judge: Judge | None = None,
     live: Callable[[SparkSession], LiveReport] | None = None,
     as_json: bool = False,
     is_quiet: bool = False,
@@ -210,6 +240,7 @@ def run_with_progress(
         job: The options.
         follow: Go on until SIGTERM or SIGINT; else end after the present lines.
         settings: Of Spark, from the user.
+        judge: Judges days; None: they are not judged.
         live: Makes the report that is kept up to date while following; None: there is none.
         as_json: Print the summary and its place as one object of JSON at the end.
         is_quiet: Print errors only, and that object where it is wanted.
@@ -229,7 +260,7 @@ def run_with_progress(
             spark_session(log, settings, is_quiet=is_quiet) as spark,
         ):
             progress.on_start(spark)
-            run = JobRun(spark, job, progress.on_summary, progress.on_step, live and live(spark))
+            run = JobRun(spark, job, progress.on_summary, progress.on_step, judge, live and live(spark))
             if query := run.start(follow=follow):
                 _wait(run, query, progress, follow=follow)
             run.end()
@@ -246,7 +277,7 @@ def run_with_progress(
         print(json.dumps(progress.last_object(job.out), indent=2))  # noqa: T201 - a command's answer
     elif not is_quiet:
         print(progress.last_words(job.out))  # noqa: T201 - a command's answer
-    return 0
+    return ExitCode.FAILED if run.trouble else ExitCode.DONE
 
 
 def _wait(run: JobRun, query: StreamingQuery, progress: "Progress", *, follow: bool) -> None:

@@ -1,12 +1,19 @@
 import contextlib
+import json
+from typing import NamedTuple
 
 import msgspec
 import pytest
 import yaml
 from typer.testing import CliRunner
 
-from compliance import job
+from compliance import job, kept_days
+from compliance.excerpt import DAY
+from compliance.figures.sums import summed_by_day
+from compliance.judging.judge import Judging
+from compliance.logs import settings_of_sums
 from compliance.report.report import Report
+from compliance.schema import BEGIN_OF_1970
 from compliance.session import spark_session
 from compliance.tables import read_log
 from protocol.exit_codes import ExitCode
@@ -26,7 +33,7 @@ PROPOSED = (("topic", topic_of("fleet")), ("address", "127.0.0.1"))
 def spark(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", spark_java())
-        with spark_session(tmp_path_factory.mktemp("spark") / "spark.log", job.settings_of_sums(FEW)) as session:
+        with spark_session(tmp_path_factory.mktemp("spark") / "spark.log", settings_of_sums(FEW)) as session:
             yield session
 
 
@@ -71,3 +78,53 @@ def planted_logs(planted_run, tmp_path_factory):
 @pytest.fixture(scope="session")
 def planted_report(planted_logs):
     return planted_logs[0]
+
+
+@pytest.fixture
+def reported(report_command, tmp_path):
+    """Make the report of the tables, or of the log; return what report.json holds, but for the moment."""
+
+    def make(source, out, *options):
+        place = {"--tables": tmp_path / "out", "--access-log": tmp_path / "log"}[source]
+        said = report_command(source, place, "--out", tmp_path / out, *options)
+        assert said.exit_code == 0, said.output
+        report = json.loads((tmp_path / out / "report.json").read_bytes())
+        return {name: value for name, value in report.items() if name not in ("read_at", "log_sha256")}
+
+    return make
+
+
+class Worked(NamedTuple):
+    """The days that were summed up and those that were judged."""
+
+    summed: list[str]
+    judged: list[str]
+
+
+@pytest.fixture
+def worked(monkeypatch):
+    """Tell, at each call, which days were summed up and judged since the last one."""
+    summed: list[str] = []
+    judged: list[str] = []
+
+    def sum_days(lines, wanted):
+        sums = summed_by_day(lines, wanted)
+        summed.extend(sorted(sums))
+        return sums
+
+    def judge(self, lines, shards):
+        results = of(self, lines, shards)
+        judged.extend(sorted({str(BEGIN_OF_1970.date() + DAY * day) for day in results["limiters"]["day"].to_pylist()}))
+        return results
+
+    of = Judging.of
+    monkeypatch.setattr(kept_days, "summed_by_day", sum_days)
+    monkeypatch.setattr(Judging, "of", judge)
+
+    def since():
+        done = Worked(summed[:], judged[:])
+        summed.clear()
+        judged.clear()
+        return done
+
+    return since

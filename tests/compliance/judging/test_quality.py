@@ -66,7 +66,7 @@ def runs():
 
 
 def facts_of(*logs):
-    sums = {"ends": quality.ends(), "beats": quality.BEATS, "losses": quality.LOSSES}
+    sums = {"ends": quality.ENDS, "beats": quality.BEATS, "losses": quality.LOSSES}
     runs, gaps = kept_of(*logs)
     return quality.run_facts(runs, gaps, {name: summed_of(sum_, *logs) for name, sum_ in sums.items()}, {})
 

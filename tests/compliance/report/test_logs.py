@@ -1,7 +1,7 @@
 import pytest
 
 from compliance.log_lines import KeptLines
-from compliance.report.collect import Logs
+from compliance.logs import Logs
 from compliance.tables import LogTables
 from tests.compliance.arrow import kept_of
 from tests.compliance.planted import PlantedLog, exact_log, frame

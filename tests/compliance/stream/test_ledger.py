@@ -14,8 +14,8 @@ from compliance.stream.ledger import (
     DayFacts,
     complete_up_to,
     facts_of,
+    first_day_of_now,
     gap_table,
-    is_past,
     joined,
     ranges_of,
     rfc3339,
@@ -113,10 +113,27 @@ def test_a_run_whose_clock_was_far_ahead_hides_not_the_live_one():
 
 
 @pytest.mark.parametrize(("day", "is_over"), [("2026-11-20", True), ("2026-11-21", False), ("9999-12-31", False)])
-def test_a_day_is_past_when_all_runs_are_in_a_later_one(day, is_over):
+def test_a_day_is_over_when_all_runs_are_in_a_later_one(day, is_over):
     log = planted("a", 10)
-    assert is_past(runs_of(log), day, BEGIN) == is_over
-    assert not is_past(runs_of(log, silent("b")), day, BEGIN)
+    assert (day < first_day_of_now(runs_of(log), BEGIN)) == is_over
+    assert day >= first_day_of_now(runs_of(log, silent("b")), BEGIN)
+
+
+def test_a_day_without_a_word_of_a_run_is_over_after_two():
+    log, day = planted("a", 10), BEGIN.date().isoformat()
+    for runs in (runs_of(log, silent("b")), {}):
+        assert [day < first_day_of_now(runs, BEGIN + timedelta(days=days)) for days in (1, 2, 3)] == [
+            False,
+            False,
+            True,
+        ]
+
+
+def test_runs_may_have_to_be_past_a_day_for_a_while():
+    log = planted("a", 10, begin=BEGIN.replace(hour=0, minute=0, second=0))
+    now, day = BEGIN, (BEGIN - timedelta(days=1)).date().isoformat()
+    margins = [timedelta(seconds=seconds) for seconds in (0, 10, 11)]
+    assert [day < first_day_of_now(runs_of(log), now, margin) for margin in margins] == [True, True, False]
 
 
 def silent(proxy_id):
