@@ -27,8 +27,11 @@ from bench import harness
 from bench.harness import BenchError, Figure, Found, Goal, Row, Sample, Section, in_rounds, last_line
 from compliance.schema import row_schema
 from compliance.session import spark_session
+from compliance.stream.folder import load
+from compliance.stream.log_file import JobPlaces
 from compliance.stream.options import Job, Sink, Source
 from compliance.stream.run import JobRun
+from compliance.verdicts import judge_settled_days
 
 TOPICS = 100
 LINES_A_FILE = 100_000
@@ -157,6 +160,12 @@ def job(spark: SparkSession, log: str, out: str) -> None:
     JobRun(spark, Job(Source("files", log), Sink(), out), lambda _: None).once()
 
 
+def verdicts(spark: SparkSession, log: str, out: str) -> None:  # noqa: ARG001 - the job has read the log
+    """Judging the days of a job's tables."""
+    places = JobPlaces(out)
+    judge_settled_days(spark, places, load(places), lambda _: None)
+
+
 def duckdb(log: str, out: str) -> None:
     """DuckDB's load of the same files into a table of a database on disk; left out where DuckDB is not installed."""
     module = importlib.import_module("duckdb")
@@ -166,15 +175,29 @@ def duckdb(log: str, out: str) -> None:
 
 def report(log: str, out: str) -> None:
     """The report of a log that nothing has read before, as its command makes it, Spark's start included."""
-    command = [sys.executable, "-m", "sluice", "report", "--access-log", log, "--out", out]
+    _report("--access-log", log, out)
+
+
+def report_of_tables(log: str, out: str) -> None:  # noqa: ARG001 - the job has read the log
+    """The report of a job's tables whose days are judged, Spark's start included."""
+    _report("--tables", out, f"{out}-report")
+
+
+def _report(option: str, source: str, out: str) -> None:
+    command = [sys.executable, "-m", "sluice", "report", option, source, "--out", out]
     made = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     if made.returncode:
         raise BenchError(f"the report failed: {last_line(made.stderr)}")
 
 
 DUCKDB, BARE, REPORT, JOB = "DuckDB", "bare Spark", "the report", "the job"
-WITH_SPARK = {BARE: bare, JOB: job}
-WITHOUT = {DUCKDB: duckdb, REPORT: report}
+VERDICTS, OF_TABLES = "its verdicts", "the report of its tables"
+WITH_SPARK = {BARE: bare, JOB: job, VERDICTS: verdicts}
+WITHOUT = {DUCKDB: duckdb, REPORT: report, OF_TABLES: report_of_tables}
+_IN_TURN = (DUCKDB, BARE, REPORT, JOB, VERDICTS, OF_TABLES)
+_SHOWN = (DUCKDB, BARE, REPORT, OF_TABLES, VERDICTS, JOB)
+OF_THE_JOB = (JOB, VERDICTS, OF_TABLES)
+"""Steps that share a folder of tables."""
 NAME = "compliance"
 _MILLION = 1_000_000
 _FIGURES = (
@@ -191,15 +214,16 @@ Made by `python -m bench compliance --write docs/benchmarks.md`, which writes th
 
 Measured on {machine}, Spark in local mode.
 
-- **The job** is `sluice compliance run --once` on an empty folder: parse, check of every rule, rows
-  as Parquet, duplicates, gaps, usage by minute, hour and day, compaction.
+- **The job** is `sluice compliance run --once` on an empty folder, without its verdicts: parse,
+  check of every rule, rows as Parquet, duplicates, gaps, usage by minute, hour and day, compaction.
+- **Its verdicts** are the rest of that command: the limits of each day are judged.
+- **The report of its tables** takes them from there. **The report** is `sluice report --access-log`
+  on the same files, which reads, judges and draws.
 - **DuckDB** loads the same files into a table, with the types that it finds; it checks nothing.
 - **Bare Spark** is its own JSON source with the same schema on the same files. It parses every
   field and counts its values; it checks and writes nothing.
-- **The report** is `sluice report --access-log` on the same files, which reads, judges and draws;
-  Spark's start is counted.
-- **Times.** All run by turns, each in a process of its own that has just started Spark. The start
-  counts for the report alone, Spark's warming up for all."""
+- **Times.** They take turns, each in a process of its own. Spark's start counts for the reports
+  alone, its warming up for all but DuckDB."""
 
 LogRow = Row[int]
 """A size of log, measured by writing this number of lines."""
@@ -207,7 +231,7 @@ LogRow = Row[int]
 
 def log_row(lines: int) -> LogRow:
     """Return the row of a log of `lines` lines."""
-    return Row(f"{lines}", f"a log of {lines:,} lines", _FIGURES, lines, (DUCKDB, BARE, REPORT, JOB))
+    return Row(f"{lines}", f"a log of {lines:,} lines", _FIGURES, lines, _SHOWN)
 
 
 def main(words: Sequence[str]) -> int:
@@ -254,10 +278,11 @@ def _measured(rows: Sequence[LogRow], rounds: int) -> Found:
 
 def _round(folder: Path, lines: int, size: int, number: int) -> dict[str, list[Sample]]:
     samples: dict[str, list[Sample]] = {}
-    for name in (DUCKDB, BARE, REPORT, JOB):
+    for name in _IN_TURN:
         if name == DUCKDB and importlib.util.find_spec("duckdb") is None:
             continue
-        arguments = (name, str(folder / "log"), str(folder / f"{name}-{number}"))
+        out = folder / f"{JOB if name in OF_THE_JOB else name}-{number}"
+        arguments = (name, str(folder / "log"), str(out))
         command = [sys.executable, "-m", "bench", NAME, "--reading", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own
         if done.returncode:
