@@ -28,7 +28,7 @@ from compliance.figures.sums import Sum, decoded, encoded, summed_by_day
 from compliance.judging.judge import Judging
 from compliance.judging.quality import RunId, run_of
 from compliance.schema import TIME
-from compliance.tables import SETTLED_US, DayOfLog, LogTables
+from compliance.tables import SETTLED_US, DayOfLog, LogTables, digest_of
 
 _FORMAT = 2
 """Raise it whenever sums or rules of the judging change."""
@@ -46,7 +46,7 @@ class _Kept(msgspec.Struct, array_like=True):
 
 
 class DayBefore(NamedTuple):
-    """What a day leaves to the next one.
+    """The balances and the axes of runs that a day leaves to the next one.
 
     Args:
         key: That of its results.
@@ -84,14 +84,10 @@ class KeptDays(NamedTuple):
                 return {table: decoded(part) for table, part in kept.tables.items() if not tables or table in tables}
         return None
 
-    def has(self, day: str) -> bool:
-        """Return whether results of a day are kept, whatever they were made from."""
-        return any(storage.exists(f"{folder}/{day}.judged") for folder in self._folders)
-
     @property
     def days(self) -> set[str]:
-        """The days of which results are kept in `folder`, whatever they were made from."""
-        names = (name.partition(".") for name, _ in storage.files(self.folder))
+        """The days of which results are kept, whatever they were made from."""
+        names = (name.partition(".") for folder in self._folders for name, _ in storage.files(folder))
         return {day for day, _, what in names if what == "judged"}
 
     def keep(self, name: str, key: str, tables: Tables) -> None:
@@ -141,7 +137,7 @@ def _digest(parts: Mapping[str, bytes]) -> str:
 
 def key_of(*parts: Any) -> str:
     """Return the key of what follows from these values."""
-    return hashlib.sha256(msgspec.json.encode([MADE_BY, *parts], order="sorted")).hexdigest()
+    return digest_of([MADE_BY, *parts])
 
 
 class DaySums(NamedTuple):
@@ -227,6 +223,12 @@ class DayJudging:
     def _deleted_before(self) -> Mapping[str, DayBefore]:
         return {day: self.kept.day_before(retired) for day, retired in self.tables.retired_before.items()}
 
+    @cached_property
+    def _before(self) -> Mapping[str, str]:
+        """For each day the one before it; empty for the first one, and after days that are deleted."""
+        days = pairwise(["", *self.tables.days])
+        return {day: "" if day in self._deleted_before else earlier for earlier, day in days}
+
     def of(self, wanted: Collection[str]) -> dict[str, Tables]:
         """Return the results of some days, each as `Judging.of`; those that are not kept are judged, and kept."""
         found = {day: results for day in self.tables.days if day in wanted and (results := self._loaded(day))}
@@ -244,8 +246,7 @@ class DayJudging:
 
         Balances come from the day before: it is judged first, unless it is kept, or deleted.
         """
-        before = dict(pairwise(["", *self.tables.days]))
-        before = {day: "" if day in self._deleted_before else earlier for earlier, day in before.items()}
+        before = self._before
         needed: set[str] = set()
         for day in changed:
             needed.add(day)
@@ -290,9 +291,7 @@ class DayJudging:
         """Return the last lines of limiters before a day."""
         if day in self._deleted_before:
             return self._deleted_before[day].last_lines
-        days = list(self.tables.days)
-        place = days.index(day)
-        before = self._loaded(days[place - 1], _LAST) if place else None
+        before = self._loaded(self._before[day], _LAST) if self._before[day] else None
         return None if before is None else before[_LAST]
 
 

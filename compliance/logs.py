@@ -112,7 +112,7 @@ class Logs:
         """
         if excerpt.is_whole:
             return cls.of_whole(tables, kept, lambda _: True)
-        if kept is not None and excerpt.has_whole_days and all(map(kept.has, _other_days(tables, excerpt))):
+        if kept is not None and excerpt.has_whole_days and kept.days.issuperset(_other_days(tables, excerpt)):
             return cls.of_whole(tables, kept, excerpt.has_day).within(excerpt)
         rows, after_gaps = tables.rows.within(excerpt), quality.after_gaps(tables.gaps)
         sums = summed(rows, _SUMS) | summed(tables.rows.within(excerpt.of_all_tenants), {_AFTER_GAPS: after_gaps})
@@ -209,7 +209,7 @@ class Logs:
 
     @cached_property
     def judging(self) -> Judging:
-        """What the judging needs of these lines, or of the log that they are judged in."""
+        """The clocks, notes and suspicions of these lines, or of the log that they are judged in."""
         log = self.whole or self
         return Judging(log.clocks, log.notes, log.fleets[0], _suspicion(log), log.excerpt)
 

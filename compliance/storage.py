@@ -120,6 +120,11 @@ def exists(place: str) -> bool:
     return bool(system.get_file_info(path).type == fs.FileType.File)
 
 
+def holds(place: str, content: bytes) -> bool:
+    """Return whether there is a file of that name with this content."""
+    return exists(place) and read(place) == content
+
+
 def remove(place: str) -> None:
     """Remove a file; it need not be there."""
     if local := on_this_machine(place):

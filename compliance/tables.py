@@ -168,10 +168,10 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
         begin_us = number_of(day) * DAY_US
         edge = [(*run, span.first, list(span.gaps())) for *run, span in runs if span.first < begin_us + MARGIN_US]
         found[day] = DayOfLog(
-            content=_digest(
+            content=digest_of(
                 [sorted({*(manifest.names if manifest else ()), *live}), facts.rows, facts.malformed, runs]
             ),
-            edge=_digest(edge),
+            edge=digest_of(edge),
             numbers={(proxy, boot): (span.ranges[0][0], span.ranges[-1][1]) for proxy, boot, span in runs},
             is_over=day < open_from,
             is_settled=day < open_from and not parts & doubled,
@@ -184,8 +184,9 @@ SETTLED = timedelta(hours=1)
 SETTLED_US = SETTLED // timedelta(microseconds=1)
 
 
-def _digest(values: list[Any]) -> str:
-    return hashlib.sha256(msgspec.json.encode(values)).hexdigest()
+def digest_of(values: list[Any]) -> str:
+    """Return a digest of values; the order of mappings does not count."""
+    return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()
 
 
 MOST_NEWER = 100

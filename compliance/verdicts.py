@@ -39,7 +39,7 @@ from compliance.logs import Logs, settings_of_sums
 from compliance.report.collect import verdicts_of
 from compliance.report.page import flat
 from compliance.session import with_settings
-from compliance.stream.folder import Ledger
+from compliance.stream.folder import Ledger, days_in
 from compliance.stream.log_file import JobPlaces
 from compliance.tables import LogTables, days_of, read_tables
 
@@ -66,7 +66,8 @@ def judge_settled_days(
     account = msgspec.json.encode([MADE_BY, contents])
     place = f"{places.work}/judged.json"
     kept = KeptDays(places.judged)
-    if contents and not (_is(place, account) and contents.keys() <= _there(places) & kept.days):
+    is_judged = storage.holds(place, account) and contents.keys() <= {*days_in(places, VERDICTS)} & kept.days
+    if contents and not is_judged:
         on_step("judging days")
         tables = read_tables(spark, places.out)
         # A new session would start Python workers of its own beside the job's idle ones.
@@ -78,34 +79,31 @@ def judge_settled_days(
     return unjudged | {before for before, day in pairwise(days) if day in unjudged}
 
 
-def _is(place: str, content: bytes) -> bool:
-    return storage.exists(place) and storage.read(place) == content
-
-
-def _there(places: JobPlaces) -> set[str]:
-    """Return the days that have a folder of verdicts."""
-    return {folder.removeprefix("day=") for folder in storage.folders(places.table(VERDICTS))}
-
-
 def _judge(tables: LogTables, places: JobPlaces, kept: KeptDays, on_step: Callable[[str], None]) -> None:
     logs = Logs.of_whole(tables, kept, has_traffic=lambda _: False)
     by_day = logs.by_day
     assert by_day is not None
-    new = {}
-    for day, info in tables.days.items():
-        part = logs.within(Excerpt.of_days(day, day))
-        known = [part.tables.runs.drop_columns("dropped_lines"), part.tables.gaps, part.sums["losses"]]
-        key = key_of(by_day.keys[day], [sorted(map(repr, table.to_pylist())) for table in known])
-        place = places.part(VERDICTS, day, key[:16])
-        if info.is_settled and not (storage.exists(place) and kept.has(day)):
-            new[day] = place
-    for first in range(0, len(new), _AT_ONCE):
-        some = list(new)[first : first + _AT_ONCE]
-        on_step(f"judging {some[0]}" if len(some) == 1 else f"judging {some[0]} to {some[-1]}")
-        for day, results in by_day.of(some).items():
-            verdicts = verdicts_of(logs.within(Excerpt.of_days(day, day)), results)
+    settled = [day for day, info in tables.days.items() if info.is_settled]
+    for first in range(0, len(settled), _AT_ONCE):
+        parts = {day: logs.within(Excerpt.of_days(day, day)) for day in settled[first : first + _AT_ONCE]}
+        there = kept.days
+        new = {
+            day: place
+            for day, part in parts.items()
+            if not (storage.exists(place := _place(places, day, by_day.keys[day], part)) and day in there)
+        }
+        if new:
+            on_step(f"judging {' to '.join(dict.fromkeys((min(new), max(new))))}")
+        for day, results in by_day.of(new).items():
+            verdicts = verdicts_of(parts[day], results)
             storage.remove_folder(places.of_day(VERDICTS, day))
             storage.write(new[day], _as_parquet(verdicts))
+
+
+def _place(places: JobPlaces, day: str, results_key: str, part: Logs) -> str:
+    known = [part.tables.runs.drop_columns("dropped_lines"), part.tables.gaps, part.sums["losses"]]
+    key = key_of(results_key, [sorted(map(repr, table.to_pylist())) for table in known])
+    return places.part(VERDICTS, day, key[:16])
 
 
 def _as_parquet(verdicts: Sequence[LimiterVerdict]) -> bytes:

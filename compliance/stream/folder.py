@@ -159,14 +159,11 @@ def load(places: JobPlaces) -> Ledger:
         if name.endswith(".json")
     }
     there = {
-        (table, day.removeprefix("day=")): {
-            name.removesuffix(_ENDING)
-            for name, _ in storage.files(f"{places.table(table)}/{day}")
-            if name.endswith(_ENDING)
+        (table, day): {
+            name.removesuffix(_ENDING) for name, _ in storage.files(places.of_day(table, day)) if name.endswith(_ENDING)
         }
         for table in TABLES
-        for day in storage.folders(places.table(table))
-        if day.startswith("day=")
+        for day in days_in(places, table)
     }
     days = {
         day: manifest
@@ -192,6 +189,12 @@ def load(places: JobPlaces) -> Ledger:
     }
     extra = [(*key, name) for key, own in there.items() for name in own if (*key, name) not in known]
     return Ledger(files, days, extra)
+
+
+def days_in(places: JobPlaces, table: str) -> list[str]:
+    """List the days that have a folder in a table, ascending."""
+    folders = storage.folders(places.table(table))
+    return [folder.removeprefix("day=") for folder in folders if folder.startswith("day=")]
 
 
 def _lacks(log_file: FileFacts, there: Mapping[tuple[str, str], set[str]], days: Mapping[str, DayManifest]) -> bool:

@@ -184,7 +184,7 @@ class JobRun:
         content = look_into(folder)
         encoded = msgspec.json.encode({"words": content.words(), "unread": content.unread})
         place = f"{self._job.places.work}/{PASSED_OVER}"
-        if not storage.exists(place) or storage.read(place) != encoded:
+        if not storage.holds(place, encoded):
             storage.write(place, encoded)
 
     @property
