@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from protocol.endpoint import BROKERS, EndpointError
-from proxy.config.model import ClientMemory, Config, Publish, load_config
+from proxy.config.model import ClientMemory, Config, ConfigError, Publish, load_config
 from proxy.config.sections import Drain, Fleet
 from tests.deploy.manifests import NAMES, ROOT, containers, manifest, parsed, pod_spec, pods
 from tests.docs.headings import SITE, section
@@ -180,6 +180,59 @@ def test_wrong_value_is_refused_with_its_name(settings: list[str], error: str, e
     with pytest.raises(subprocess.CalledProcessError) as refused:
         chart.render(empty, *_IMAGE, *(word for each in (*given, *settings) for word in ("--set", each)))
     assert error in refused.value.stderr
+
+
+def sluice_yaml_of(limits: str, empty: Path) -> str:
+    """Render `limits`, which are a text or a mapping in JSON, and return the pods' sluice.yaml."""
+    empty.write_text(f"{{broker: 'pulsar://broker:6650', limits: {limits}}}")
+    text: str = manifest(parsed(chart.render(empty, *_IMAGE)), ["ConfigMap"], "sluice")["data"]["sluice.yaml"]
+    return text
+
+
+def test_limits_in_a_text_are_read_by_sluice_alone(empty: Path, tmp_path: Path) -> None:
+    written = (
+        "# of ours\ntenants:\n  007: {publish: {messages: 5/s}}\n\n  no: gold\nplans: {gold: {publish: {bytes: 7}}}\n"
+    )
+    config = tmp_path / "sluice.yaml"
+    config.write_text(sluice_yaml_of(json.dumps(written), empty))
+    tenants = load_config(config, {}, {"SLUICE_BROKER": "pulsar://broker:6650"}).limits.tenants
+    assert set(tenants) == {"007", "no"}
+
+    config.write_text(sluice_yaml_of(json.dumps("tenants: {acme: {publish: {messages: 010}}}"), empty))
+    with pytest.raises(ConfigError, match=r"limits\.tenants\.acme\.publish\.messages"):
+        load_config(config, {}, {"SLUICE_BROKER": "pulsar://broker:6650"})
+
+
+@pytest.mark.parametrize(
+    ("limits", "error"),
+    [
+        ("{tenants: {007: {publish: {messages: 1}}}}", "limits.tenants.7: this may be the name that was written, or"),
+        ("{roles: {no: {publish: {messages: 1}}}}", "limits.roles.false: this may be"),
+        ("{addresses: {1.10: {publish: {messages: 1}}}}", "limits.addresses.1.1: this may be"),
+        ("{plans: {1_000: {publish: {messages: 1}}}}", "limits.plans.1000: this may be"),
+        ("{producers: {-.inf: {publish: {messages: 1}}}}", "limits.producers.-.inf: this may be"),
+        ("{producers: {1e3: {publish: {messages: 1}}}}", "limits.producers.1000: this may be"),
+        (
+            "{topics: {a/b/c: {subscriptions: {0x1F: {dispatch: {messages: 1}}}}}}",
+            "limits.topics.a/b/c.subscriptions.31: this may be",
+        ),
+        ('""', "limits: the text is no mapping of levels, such as tenants and namespaces"),
+        ('"tenants"', "limits: the text is no mapping of levels"),
+        ('"tenants: {a: [}"', "limits: the text is no YAML: "),
+        ('"limits: {tenants: {}}"', "limits.limits: leave out this line"),
+        ("[tenants]", "at '/limits': got array, want object"),
+    ],
+)
+def test_limits_that_helm_may_have_changed_are_refused(limits: str, error: str, empty: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        sluice_yaml_of(limits, empty)
+    assert error in refused.value.stderr
+
+
+def test_names_that_helm_leaves_alone_are_taken(empty: Path) -> None:
+    subscriptions = "{s1: {dispatch: {messages: 1}}}"
+    limits = f"{{tenants: {{no.1: gold, 1-2: gold, ab: gold}}, topics: {{a/b/c: {{subscriptions: {subscriptions}}}}}}}"
+    assert yaml.safe_load(sluice_yaml_of(limits, empty))["limits"] == yaml.safe_load(limits)
 
 
 @pytest.mark.parametrize(
@@ -519,8 +572,10 @@ def test_job_has_no_more_tasks_than_its_memory_takes(empty: Path) -> None:
     assert job["resources"]["limits"] == {"cpu": "2", "memory": "6Gi"}
     page = section(ROOT / "docs/sizing.md", "compliance-job-and-report")
     rows = re.findall(r"^\| \*\*.*\| ([\d.]+) GiB \| ([\d.]+) GiB \|$", page, re.MULTILINE)
-    java, task, rest = (max(float(of_job), float(of_report)) for of_job, of_report in rows)
-    assert java + 2 * task + rest <= 6
+    of_job, of_report = ([float(row[column]) for row in rows] for column in (0, 1))
+    whole_heap = of_job[0]
+    for _java, task, rest in (of_job, of_report):
+        assert whole_heap + 2 * task + rest <= 6
 
 
 def test_executors_have_memory_for_their_process_of_python(empty: Path) -> None:

@@ -100,7 +100,7 @@ def _objects(place: Place, text: str, folder: Path) -> Any:
         refusal: str = error.stderr
     else:
         return [_read(each) for each in objects]
-    assert "YAML" not in refusal, refusal
+    assert "YAML parse error" not in refusal, refusal
     return None
 
 

@@ -173,7 +173,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- define "sluice.config" -}}
 {{- $bind := .Values.bindAddress -}}
 {{- $admin := ternary "127.0.0.1:8080" (printf "%s:8080" $bind) (empty .Values.admin.tokensSecret) -}}
-{{- $own := dict "listen" (printf "%s:6650" $bind) "admin" $admin "metrics" (printf "%s:9100" $bind) "limits" .Values.limits -}}
+{{- $own := dict "listen" (printf "%s:6650" $bind) "admin" $admin "metrics" (printf "%s:9100" $bind) -}}
 {{- with .Values.tls.secret -}}
 {{- $folder := printf "/run/secrets/%s" . -}}
 {{- $_ := set $own "listen" (printf "pulsar+ssl://%s:6651" $bind) -}}
@@ -202,6 +202,38 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $_ := set $own "fleet" (dict "name" (printf "%s-%s" .Release.Namespace (include "sluice.name" .) | trunc 100 | trimSuffix "-")) -}}
 {{- end -}}
 {{- toYaml (omit (mustMergeOverwrite $own (deepCopy .Values.config)) "allowed_brokers" "allowed_broker_networks") -}}
+{{- include "sluice.limits" . | nindent 0 -}}
+{{- end }}
+
+{{/* Limits that are a text go into sluice.yaml as they are. Names in a mapping have been read by Helm: 7 may have been 007,
+     and false may have been no. */}}
+{{- define "sluice.limits" -}}
+{{- $limits := kindIs "invalid" .Values.limits | ternary dict .Values.limits -}}
+{{- if kindIs "string" $limits -}}
+{{- $text := printf "limits:\n%s" ($limits | indent 2) -}}
+{{- $read := fromYaml $text -}}
+{{- if $read.Error -}}
+{{- fail (printf "limits: the text is no YAML: %s" $read.Error) -}}
+{{- else if not (kindIs "map" $read.limits) -}}
+{{- fail "limits: the text is no mapping of levels, such as tenants and namespaces" -}}
+{{- else if hasKey $read.limits "limits" -}}
+{{- fail "limits.limits: leave out this line, and begin with a level, such as tenants" -}}
+{{- end -}}
+{{- $text -}}
+{{- else -}}
+{{- $named := deepCopy $limits -}}
+{{- range $topic, $_ := $limits.topics -}}
+{{- $_ := set $named (printf "topics.%s.subscriptions" $topic) (dig "subscriptions" dict . | default dict) -}}
+{{- end -}}
+{{- range $level, $names := $named -}}
+{{- range $name, $_ := $names -}}
+{{- if regexMatch "^([-+]?[.]?[0-9][0-9.]*([eE][-+]?[0-9]+)?|[-+]?[.](inf|Inf|INF)|[.](nan|NaN|NAN)|true|false|null|<nil>)$" (toString $name) -}}
+{{- fail (printf "limits.%s.%s: this may be the name that was written, or what Helm makes of 007, 1_000 or no; give limits as text, which Helm leaves alone: --set-file limits=FILE, or limits: |" $level $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (dict "limits" $limits) -}}
+{{- end -}}
 {{- end }}
 
 {{/* The brokers, as variables. The ConfigMap reaches pods that run, and variables do not: an update to a wrong broker stops
