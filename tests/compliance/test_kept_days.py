@@ -18,6 +18,19 @@ def kept_in(folder):
     return sorted(path.name for path in folder.glob("out/work/*/_work/judged/*"))
 
 
+def cut_off(place):
+    place.write_bytes(place.read_bytes()[:-40])
+
+
+def overwrite(place):
+    place.write_bytes(b"no days")
+
+
+def replace_by_a_folder(place):
+    place.unlink()
+    place.mkdir()
+
+
 @pytest.mark.slow
 def test_only_days_that_changed_are_read_and_judged_again(made, worked, tmp_path):
     files = files_of(three_days())
@@ -44,18 +57,14 @@ def test_only_days_that_changed_are_read_and_judged_again(made, worked, tmp_path
     assert worked() == ([], [])
 
 
-@pytest.mark.parametrize("damage", [b"", b"no days", None])
-def test_a_kept_day_that_is_damaged_or_gone_is_made_again(made, worked, tmp_path, damage):
+def test_a_kept_day_that_is_damaged_or_gone_is_made_again(made, worked, tmp_path):
     for name, lines in files_of(three_days()).items():
         write_file(tmp_path / "log", f"{name}.jsonl", lines)
     first = made("out")
-    for name in (f"{DAYS[0]}.sums", f"{DAYS[1]}.judged"):
-        (place,) = tmp_path.glob(f"out/work/*/_work/judged/{name}")
-        if damage is None:
-            place.unlink()
-            place.mkdir()
-        else:
-            place.write_bytes(damage or place.read_bytes()[:-40])
     worked()
-    assert made("out") == first
-    assert worked() == ([DAYS[0]], [DAYS[1]])
+    for damage in (cut_off, overwrite, replace_by_a_folder):
+        for name in (f"{DAYS[0]}.sums", f"{DAYS[1]}.judged"):
+            (place,) = tmp_path.glob(f"out/work/*/_work/judged/{name}")
+            damage(place)
+        assert made("out") == first
+        assert worked() == ([DAYS[0]], [DAYS[1]]), damage

@@ -162,7 +162,7 @@ def test_balances_outlive_the_day_that_retain_deletes(job, reported, worked, tmp
     assert verdicts(tmp_path) == made
 
 
-@pytest.mark.parametrize("step_s", [0.000003, -20])
+@pytest.mark.parametrize("step_s", [0.000003, pytest.param(-20, marks=pytest.mark.slow)])
 def test_a_run_keeps_its_axis_when_its_first_day_is_deleted(job, reported, worked, tmp_path, step_s):
     """Its clock was stepped on that day; or, by a few microseconds, read a little later than the other one."""
     log = PlantedLog(begin=MIDNIGHT - timedelta(seconds=40))
