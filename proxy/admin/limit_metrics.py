@@ -212,9 +212,9 @@ class LimitMetrics:
                 for name in some:
                     if self._chosen.has(level, name) and self._limit_of(direction, level, name):
                         number += 1
-                        found = written_out if name in whole else others
-                        if len(found) < MOST_CHOSEN:
-                            found.append((direction, level, name))
+                        limits = written_out if name in whole else others
+                        if len(limits) < MOST_CHOSEN:
+                            limits.append((direction, level, name))
                 yield
         named = NamedLimits(number, tuple([*written_out, *others][:MOST_CHOSEN]))
         if changes == self._changes:

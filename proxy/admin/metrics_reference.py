@@ -113,9 +113,9 @@ def families() -> list[Metric]:
 
 def reference() -> str:
     """Return the whole page."""
-    parts, found = [_HEAD], families()
+    parts, metrics = [_HEAD], families()
     for heading in dict.fromkeys(heading for heading, _ in _SECTIONS):
-        entries = "".join(_entry(family) for family in found if _section_of(family) == heading)
+        entries = "".join(_entry(family) for family in metrics if _section_of(family) == heading)
         parts.append(f"## {heading}\n\n{entries}")
     return "\n".join(parts)
 

@@ -46,7 +46,7 @@ class Schemas:
             ValueError: If two types have one name.
         """
         if get_origin(kind) is UnionType:
-            return {"anyOf": [self.of(one) for one in get_args(kind)]}
+            return {"anyOf": [self.of(member) for member in get_args(kind)]}
         is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
         schema, named = _by_pydantic(kind) if is_model else _by_msgspec(kind)
         for name, component in named.items():
@@ -58,7 +58,7 @@ class Schemas:
 
 def _by_pydantic(kind: type[BaseModel]) -> tuple[dict[str, Any], dict[str, Any]]:
     schema = kind.model_json_schema(ref_template=_REF.format(_OF_PYDANTIC + "{model}"))
-    named = {_OF_PYDANTIC + name: _without_null(one) for name, one in schema.pop("$defs", {}).items()}
+    named = {_OF_PYDANTIC + name: _without_null(definition) for name, definition in schema.pop("$defs", {}).items()}
     name = _OF_PYDANTIC + kind.__name__
     return {"$ref": _REF.format(name)}, named | {name: _without_null(schema)}
 
@@ -124,9 +124,9 @@ def page(routes: Iterable[web.AbstractRoute], version: str) -> dict[str, Any]:
     """
     made = _Page()
     for route in routes:
-        said = description_of(route.handler)
-        if said is not None and route.resource is not None and route.method != "HEAD":
-            made.add(route.method, route.resource.canonical, said, route.handler.__doc__ or "")
+        description = description_of(route.handler)
+        if description is not None and route.resource is not None and route.method != "HEAD":
+            made.add(route.method, route.resource.canonical, description, route.handler.__doc__ or "")
     return {
         "openapi": "3.1.0",
         "info": {"title": "Sluice's admin address", "version": version, "description": _ABOUT},
@@ -146,7 +146,7 @@ class _Page:
         self.paths: dict[str, dict[str, Any]] = {}
         self.refusals: dict[str, Any] = {}
 
-    def add(self, method: str, path: str, said: Described, meaning: str) -> None:
+    def add(self, method: str, path: str, description: Described, meaning: str) -> None:
         names = [PATH_NAMES[name] for name in _NAME_IN_PATH.findall(path)]
         operation: dict[str, Any] = {
             "operationId": "_".join([method.lower(), *re.findall(r"\w+", path)]),
@@ -154,14 +154,17 @@ class _Page:
             "summary": first_paragraph(meaning),
             "parameters": [
                 *(_parameter("path", name) | {"required": True} for name in names),
-                *(_parameter("query", key) | {"required": key.is_needed} for key in said.query),
-                *(_parameter("header", key) | {"required": False} for key in CONDITIONS if said.is_conditional),
+                *(_parameter("query", key) | {"required": key.is_needed} for key in description.query),
+                *(_parameter("header", key) | {"required": False} for key in CONDITIONS if description.is_conditional),
             ],
-            "responses": {str(status): self._answer(status, content) for status, content in said.answers.items()}
-            | {str(status): self._refusal(status) for status in _statuses(method, path, said)},
+            "responses": {str(status): self._answer(status, content) for status, content in description.answers.items()}
+            | {str(status): self._refusal(status) for status in _statuses(method, path, description)},
         }
-        if said.body is not NOTHING:
-            operation["requestBody"] = {"required": said.needs_body, "content": self._content({JSON: said.body})}
+        if description.body is not NOTHING:
+            operation["requestBody"] = {
+                "required": description.needs_body,
+                "content": self._content({JSON: description.body}),
+            }
         if path in ALWAYS_OPEN:
             operation["security"] = []
         self.paths.setdefault(path, {})[method.lower()] = operation
@@ -182,13 +185,13 @@ def _parameter(place: str, key: QueryKey) -> dict[str, Any]:
     return {"in": place, "name": key.name, "description": key.meaning, "schema": key.schema()}
 
 
-def _statuses(method: str, path: str, said: Described) -> list[int]:
-    found = said.refuses | _OF_EVERY_REQUEST
+def _statuses(method: str, path: str, description: Described) -> list[int]:
+    statuses = description.refuses | _OF_EVERY_REQUEST
     if path not in ALWAYS_OPEN:
-        found |= _OF_AUTHENTICATION
+        statuses |= _OF_AUTHENTICATION
     if method != "GET":
-        found |= _OF_CHANGES
-    return sorted(found | {412} if said.is_conditional else found)
+        statuses |= _OF_CHANGES
+    return sorted(statuses | {412} if description.is_conditional else statuses)
 
 
 class OpenApiRest:

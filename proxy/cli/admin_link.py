@@ -120,8 +120,8 @@ def _context(options: AdminOptions) -> ssl.SSLContext:
             try:  # without a password OpenSSL would ask the terminal
                 context.load_cert_chain(cert, key, password="")
             except (ssl.SSLError, ValueError):
-                what = "is not a PEM certificate with its private key (--key FILE) without a password"
-                raise AdminLinkError(f"--cert: {options.cert}: {what}") from None
+                problem = "is not a PEM certificate with its private key (--key FILE) without a password"
+                raise AdminLinkError(f"--cert: {options.cert}: {problem}") from None
         return context
 
 

@@ -37,13 +37,13 @@ def backup(file: Target, *, admin: AdminOptions, store: OfStore = None, json: Js
     try:
         link = AdminLink(admin, _PATIENCE_S, _MOST_BYTES) if store is None else None
         content = link.get("/sluice/backup") if link else read_backup(store or file)
-        found = write_backup(file, content)
+        counts = write_backup(file, content)
     except StoreError as error:
         _fail(error)
     if json:
-        print_json({"file": str(file), "policies": found.policies, "changes": found.changes})
+        print_json({"file": str(file), "policies": counts.policies, "changes": counts.changes})
         return
-    typer.echo(f"{file}: {found.policies} policies, {found.changes} changes of the audit log")
+    typer.echo(f"{file}: {counts.policies} policies, {counts.changes} changes of the audit log")
 
 
 def restore(
@@ -64,14 +64,14 @@ def restore(
     if store.exists() and not replace:
         _fail(f"{store}: already exists: --replace puts the backup in its place; `sluice backup --store` keeps it")
     try:
-        found = put_in_place(backup, store, time.time_ns())
+        counts = put_in_place(backup, store, time.time_ns())
     except StoreError as error:
         _fail(error)
     if json:
-        done = {"store": str(store), "policies": found.policies, "changes": found.changes, "warnings": warnings}
+        done = {"store": str(store), "policies": counts.policies, "changes": counts.changes, "warnings": warnings}
         print_json(done)
     elif not quiet:
-        typer.echo(f"{store}: {found.policies} policies, {found.changes} changes of the audit log")
+        typer.echo(f"{store}: {counts.policies} policies, {counts.changes} changes of the audit log")
 
 
 def _fail(problem: object) -> NoReturn:

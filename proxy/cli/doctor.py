@@ -115,22 +115,22 @@ def _examine(admin: AdminOptions, *, is_of_streams: bool, json: bool, quiet: boo
             typer.echo(f" {each['check']:<13}{printable(each['text'])}")
             if each["remedy"]:
                 typer.echo(f"{'':22}to do: {printable(each['remedy'])}")
-        found = "1 problem" if problems == 1 else f"{problems} problems"
-        typer.echo(f"sluice: {found} in {len(shown['findings'])} findings", err=True)
+        count = "1 problem" if problems == 1 else f"{problems} problems"
+        typer.echo(f"sluice: {count} in {len(shown['findings'])} findings", err=True)
     if problems:
         raise typer.Exit(ExitCode.FINDINGS)
 
 
 def _tell(looked: "Looked", *, everywhere: bool) -> None:
     """Print the differences, and the limits of the comparison."""
-    for one in looked.differences:
-        typer.echo(printable(one))
+    for difference in looked.differences:
+        typer.echo(printable(difference))
     where = "all topics of the proxy's namespaces" if everywhere else "the topics that the proxy knows of"
-    said = f"in {looked.streams} producers and consumers, on {where} ({looked.topics})"
+    extent = f"in {looked.streams} producers and consumers, on {where} ({looked.topics})"
     if looked.differences:
-        typer.echo(f"sluice: {len(looked.differences)} differences {said}", err=True)
+        typer.echo(f"sluice: {len(looked.differences)} differences {extent}", err=True)
     else:
-        typer.echo(f"no difference {said}")
+        typer.echo(f"no difference {extent}")
     if not everywhere:
         typer.echo("sluice: no other topic was looked at, which --everywhere does", err=True)
     if looked.alike:

@@ -58,8 +58,8 @@ def import_limits(
     try:
         if output:
             check_output(output, force=force)
-        found = read()
-        text = yaml_text(heading, found.taken)
+        findings = read()
+        text = yaml_text(heading, findings.taken)
         check_text(text)
         if output:
             write_output(output, text, force=force)
@@ -72,11 +72,11 @@ def import_limits(
         raise typer.Exit(ExitCode.FAILED) from None
     if json:
         place = {"file": str(output)} if output else {"yaml": text}
-        print_json({"source": source, **place, **as_json(found)})
+        print_json({"source": source, **place, **as_json(findings)})
         return
     if not output:
         typer.echo(text, nl=False)
-    for line in report_lines(found, verbose=verbose) if not quiet else ():
+    for line in report_lines(findings, verbose=verbose) if not quiet else ():
         typer.echo(line, err=True)
 
 

@@ -47,8 +47,8 @@ def explain(topic: Topic, *, admin: AdminOptions, json: Json = False, **client: 
 
     from proxy.cli.policy_tables import explanation
 
-    said = {key: value for key, value in client.items() if value}
-    answer = _link(admin).get_json("/sluice/explain", {"topic": topic, **said})
+    client_parts = {key: value for key, value in client.items() if value}
+    answer = _link(admin).get_json("/sluice/explain", {"topic": topic, **client_parts})
     if json:
         print_json(answer)
         return
@@ -123,13 +123,13 @@ def diff(file: File, *, admin: AdminOptions, json: Json = False) -> None:
     from proxy.cli.policy_tables import difference_lines
     from proxy.policies.policy_set import differences
 
-    found = list(differences(_read(file), _held(_link(admin))))
+    mismatches = list(differences(_read(file), _held(_link(admin))))
     if json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(mismatch) for mismatch in mismatches])
     else:
-        for line in difference_lines(found):
+        for line in difference_lines(mismatches):
             typer.echo(printable(line))
-    if found:
+    if mismatches:
         raise typer.Exit(ExitCode.FINDINGS)
 
 

@@ -182,12 +182,12 @@ def _plain(*cells: str) -> tuple[Text, ...]:
     return tuple(Text(printable(cell)) for cell in cells)
 
 
-def difference_lines(found: Iterable[Difference]) -> Iterator[str]:
+def difference_lines(differences: Iterable[Difference]) -> Iterator[str]:
     """Return a line for each difference: its key, the file's value, and the value in force with its origin."""
-    for one in found:
-        yield one.key
-        yield f"  file:     {one.wanted or '-'}"
-        yield f"  in force: {one.held or '-'}" + (f" ({one.origin})" if one.origin else "")
+    for difference in differences:
+        yield difference.key
+        yield f"  file:     {difference.wanted or '-'}"
+        yield f"  in force: {difference.held or '-'}" + (f" ({difference.origin})" if difference.origin else "")
 
 
 def applied(answer: dict[str, Any]) -> Iterator[str]:
@@ -197,8 +197,8 @@ def applied(answer: dict[str, Any]) -> Iterator[str]:
         yield "nothing to change: these limits are in force"
         return
     done = "changed" if answer["applied"] else "would change"
-    for one in changes:
-        yield f"{done}: {one.key}: {one.held or '-'} -> {one.wanted or '-'}"
+    for difference in changes:
+        yield f"{done}: {difference.key}: {difference.held or '-'} -> {difference.wanted or '-'}"
     if answer["more_changes"]:
         yield f"and {answer['more_changes']} more"
     for key in answer["hidden"]:
@@ -211,7 +211,7 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
         when = change["at"].partition(".")[0].removesuffix("+00:00").replace("T", " ")
         author = " ".join(part for part in (change["who"], change["address"] and f"({change['address']})") if part)
         origin = "" if change["origin"] in {"", Layer.REST.origin} else f"({change['origin']})"
-        what = " ".join(part for part in (change["kind"], change["setting"], change["name"], origin) if part)
+        subject = " ".join(part for part in (change["kind"], change["setting"], change["name"], origin) if part)
         rows = [("by", author)]
         if change["origin"]:
             rows += [("from", _words_held(change)), ("to", change["words"] or "not recorded")]
@@ -220,7 +220,7 @@ def audit_lines(changes: list[dict[str, Any]]) -> Iterator[Table]:
         table = Table.grid(
             Column(width=6), Column(overflow="fold", ratio=1), padding=(0, 1, 0, 0), pad_edge=True, expand=True
         )
-        table.title, table.title_justify, table.title_style = Text(printable(f"{when}  {what}")), "left", "bold"
+        table.title, table.title_justify, table.title_style = Text(printable(f"{when}  {subject}")), "left", "bold"
         for row in rows:
             table.add_row(*_plain(*row))
         yield table

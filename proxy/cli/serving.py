@@ -153,10 +153,10 @@ def check(  # noqa: PLR0913 - one for each option
             warnings.append(f"{empty}{NO_LIMITS}")
     except ConfigError as error:
         taken, problems = usable_part(config, flags, os.environ), error.problems
-    found = StartCheck() if values_only or taken is None else StartCheck.of(taken.config, taken.sources)
+    start_check = StartCheck() if values_only or taken is None else StartCheck.of(taken.config, taken.sources)
     doubtful = taken.sources.placed(list(doubtful_names(taken.config.limits))) if taken else []
-    warnings += [*doubtful, *found.warnings]
-    problems = [*problems, *found.problems]
+    warnings += [*doubtful, *start_check.warnings]
+    problems = [*problems, *start_check.problems]
     if json:
         print_json({"problems": problems, "warnings": warnings})
         raise typer.Exit(ExitCode.FAILED if problems else ExitCode.DONE)

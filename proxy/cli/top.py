@@ -60,7 +60,7 @@ def top(  # noqa: PLR0913 - one for each option
         raise typer.BadParameter(f"{interval} is not between 100ms and 1h", param_hint="--interval")
     choice = {"tenant": tenant, "topic": topic, "role": role, "search": search, "held": "1" if held else ""}
     wanted = {name: value for name, value in choice.items() if value}
-    run(TopRequest([AdminLink(one) for one in admin], interval_s, once, sort, rows, wanted, json))
+    run(TopRequest([AdminLink(options) for options in admin], interval_s, once, sort, rows, wanted, json))
 
 
 @asks_proxy

@@ -147,9 +147,9 @@ def fetch(link: AdminLink, wanted: Mapping[str, str] | None = None) -> Poll:
         ) from None
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, noun: str) -> str:
     """Return a number of things: `1 stream`, `1,200 streams`."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 _SIZES = ("B", "kB", "MB", "GB", "TB")
@@ -231,11 +231,11 @@ def obstacle(stream: StreamState, rejected_per_s: float | None = None) -> str:
 def _valued(waits_on: Waiting | Rejecting, stream: StreamState) -> str:
     values, here = [], waits_on.in_force or InForceAnswer(None, None)
     if waits_on.messages_per_s is not None:
-        said = _with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s)
-        values.append(_shared(limit, said, here.messages_per_s, here.share_messages))
+        whole = _with_parts(limit, waits_on.messages_per_s, waits_on.published_messages_per_s)
+        values.append(_shared(limit, whole, here.messages_per_s, here.share_messages))
     if waits_on.bytes_per_s is not None:
-        said = _with_parts(_size_limit, waits_on.bytes_per_s, waits_on.published_bytes_per_s)
-        values.append(_shared(_size_limit, said, here.bytes_per_s, here.share_bytes))
+        whole = _with_parts(_size_limit, waits_on.bytes_per_s, waits_on.published_bytes_per_s)
+        values.append(_shared(_size_limit, whole, here.bytes_per_s, here.share_bytes))
     name = "" if waits_on.name == stream.topic else short_topic(waits_on.name)
     return " ".join(part for part in (waits_on.level, name, ", ".join(values)) if part)
 
@@ -406,9 +406,9 @@ def shares_lines(shares: SharesAnswer | None) -> list[str]:
     return [] if shares is None else [printable(f"shares of fleet {shares.fleet}: {shares.why}, since {shares.since}")]
 
 
-def degraded_line(one: DegradedAnswer) -> str:
+def degraded_line(state: DegradedAnswer) -> str:
     """Return a degraded state as people read it."""
-    return printable(f"degraded ({one.cause}) for {span(one.for_s * 1000)}: {one.reason}; remedy: {one.remedy}")
+    return printable(f"degraded ({state.cause}) for {span(state.for_s * 1000)}: {state.reason}; remedy: {state.remedy}")
 
 
 def plain(shown: Shown) -> str:
@@ -803,9 +803,13 @@ def _limit_sets_head(limit_sets: list[LimitSetAnswer]) -> list[str]:
 
 def _version_sets_head(version_sets: list[VersionSetAnswer]) -> list[str]:
     parts = []
-    for one in version_sets:
-        more = f" and {one.members - len(one.names)} more" if one.members > len(one.names) else ""
-        parts.append(printable(f"{one.version or 'unknown'} in {', '.join(one.names)}{more}"))
+    for version_set in version_sets:
+        more = (
+            f" and {version_set.members - len(version_set.names)} more"
+            if version_set.members > len(version_set.names)
+            else ""
+        )
+        parts.append(printable(f"{version_set.version or 'unknown'} in {', '.join(version_set.names)}{more}"))
     return [f"members run different versions of Sluice: {'; '.join(parts)}"] if parts else []
 
 
@@ -831,19 +835,27 @@ def _policies_head(policies: PoliciesAnswer | None) -> list[str]:
 def fleet_tables(state: FleetAnswer) -> list[Table]:
     """Return the tables: this member's shares, the members, and all shares where this member coordinates."""
     shares = Table("limit", "unit", "share", "used/s", "wanted/s", "streams", title="shares of this member")
-    for one in state.shares:
-        streams = "" if one.streams is None else str(one.streams)
-        wanted = _wanted(one.wanted_per_s) if one.used_per_s is not None else ""
-        _add(shares, _limit_name(one.limiter), one.unit, percent(one.share), rate(one.used_per_s), wanted, streams)
-    found = [shares]
+    for share in state.shares:
+        streams = "" if share.streams is None else str(share.streams)
+        wanted = _wanted(share.wanted_per_s) if share.used_per_s is not None else ""
+        _add(
+            shares,
+            _limit_name(share.limiter),
+            share.unit,
+            percent(share.share),
+            rate(share.used_per_s),
+            wanted,
+            streams,
+        )
+    tables = [shares]
     if state.limit_sets:
-        found.append(_limit_sets_table(state.limit_sets))
+        tables.append(_limit_sets_table(state.limit_sets))
     if state.members is not None:
         members = Table("member", "Sluice", "heard", "limits", title="members")
         for member in state.members:
             heard = f"{member.heard_s_ago:.2f} s ago"
             _add(members, printable(member.name), printable(member.version), heard, str(member.limits))
-        found.append(members)
+        tables.append(members)
     if state.fleet_limits is not None:
         limits = Table("limit", "unit", "of", "member", "share", "used/s", "wanted/s", title="shares of all members")
         for limit in state.fleet_limits:
@@ -854,16 +866,25 @@ def fleet_tables(state: FleetAnswer) -> list[Table]:
                 names = (_limit_name(limit.limiter), limit.unit, of) if place == 0 else ("", "", "")
                 figures = percent(holder.share), rate(holder.used_per_s), _wanted(holder.wanted_per_s)
                 _add(limits, *names, printable(holder.member), *figures)
-        found.append(limits)
-    return found
+        tables.append(limits)
+    return tables
 
 
 def _limit_sets_table(limit_sets: list[LimitSetAnswer]) -> Table:
     table = Table("limits", "digest", "members", "names", "this member", title="limits that members have alike")
-    for one in limit_sets:
-        more = f" and {one.members - len(one.names)} more" if one.members > len(one.names) else ""
-        names = printable(", ".join(one.names)) + more
-        _add(table, str(one.limits), one.digest[:8], str(one.members), names, "has these" if one.is_here else "")
+    for limit_set in limit_sets:
+        more = (
+            f" and {limit_set.members - len(limit_set.names)} more" if limit_set.members > len(limit_set.names) else ""
+        )
+        names = printable(", ".join(limit_set.names)) + more
+        _add(
+            table,
+            str(limit_set.limits),
+            limit_set.digest[:8],
+            str(limit_set.members),
+            names,
+            "has these" if limit_set.is_here else "",
+        )
     return table
 
 

@@ -86,9 +86,9 @@ def _property(line: str, number: int) -> Property:
 def _unescaped(text: str, line: int) -> str:
     if "\\" not in text:
         return text
-    found = _ESCAPE.sub(lambda match: _meaning(match[1], line), text)
+    unescaped = _ESCAPE.sub(lambda match: _meaning(match[1], line), text)
     # Java's text is UTF-16: two escapes may be one character.
-    return found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _meaning(escaped: str, line: int) -> str:
@@ -109,10 +109,10 @@ def from_file(path: Path) -> ImportResult:
         ImportFailed: With all errors, each with file, line, key, value and remedy.
     """
     entries, notes = _last_of_each(_properties_of(path), path)
-    found = take_keys(entries.values())
-    found.notes[:0] = notes
-    broker_off(found)
-    return found
+    findings = take_keys(entries.values())
+    findings.notes[:0] = notes
+    broker_off(findings)
+    return findings
 
 
 def _properties_of(path: Path) -> list[Property]:
@@ -132,9 +132,11 @@ def _last_of_each(properties: list[Property], path: Path) -> tuple[dict[str, Bro
     """Return each key with the last of its values, as Java takes it, and notes on keys that stand twice."""
     entries: dict[str, BrokerKey] = {}
     notes = []
-    for found in properties:
-        before = entries.pop(found.key, None)
-        entries[found.key] = BrokerKey(found.key, found.value, f"{path}:{found.line}")
+    for property_ in properties:
+        before = entries.pop(property_.key, None)
+        entries[property_.key] = BrokerKey(property_.key, property_.value, f"{path}:{property_.line}")
         if before:  # not the values: it may be a password
-            notes.append(f"{path}:{found.line}: {shown(found.key)} stands at {before.where} too; the last one holds")
+            notes.append(
+                f"{path}:{property_.line}: {shown(property_.key)} stands at {before.where} too; the last one holds"
+            )
     return entries, notes

@@ -155,27 +155,27 @@ async def walk(admin: BrokerAdminClient, progress: OnProgress) -> BrokerState:
     await each(await _required(admin, "resourcegroups", list[str]) or [], walker.group, progress, "resource groups")
     namespaces: list[str] = []
     for tenant in await _required(admin, "tenants", list[str]) or []:
-        found = await admin.get(path_of("namespaces", tenant), list[str], GONE)
-        namespaces += [] if isinstance(found, RefusedAnswer) else found or []
+        listed = await admin.get(path_of("namespaces", tenant), list[str], GONE)
+        namespaces += [] if isinstance(listed, RefusedAnswer) else listed or []
     await each([name for name in sorted(namespaces) if name != _EXEMPT], walker.namespace, progress, "namespaces")
     await each(sorted(walker.topics), walker.topic, progress, "topics")
     return walker.state
 
 
 async def _required(admin: BrokerAdminClient, path: str, kind: type[T]) -> T | None:
-    found = await admin.get(path, kind)
-    assert not isinstance(found, RefusedAnswer), "no refusal is accepted"
-    return found
+    answer = await admin.get(path, kind)
+    assert not isinstance(answer, RefusedAnswer), "no refusal is accepted"
+    return answer
 
 
-async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], progress: OnProgress, what: str) -> None:
+async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], progress: OnProgress, kind: str) -> None:
     """Call `look` for each item, a few at a time; the first failure ends it.
 
     Args:
         names: Of what there is to look at.
         look: Asks for one of them.
         progress: Told of each that was looked at.
-        what: The word for the items, for `progress`.
+        kind: The word for the items, for `progress`.
 
     Raises:
         ImportFailed: With all that failed until then.
@@ -188,7 +188,7 @@ async def each(names: Iterable[str], look: Callable[[str], Awaitable[None]], pro
         for name in waiting:
             await look(name)
             done += 1
-            progress(what, done, len(names))
+            progress(kind, done, len(names))
 
     try:
         async with asyncio.TaskGroup() as workers:
@@ -210,18 +210,18 @@ class _Walk:
         """Full names, of partitioned ones that of the whole."""
 
     async def group(self, name: str) -> None:
-        found = await self._admin.get(path_of("resourcegroups", name), ResourceGroup, GONE)
-        if isinstance(found, ResourceGroup):
-            self.state.groups[name] = found
+        group = await self._admin.get(path_of("resourcegroups", name), ResourceGroup, GONE)
+        if isinstance(group, ResourceGroup):
+            self.state.groups[name] = group
 
     async def namespace(self, name: str) -> None:
         if name.count("/") != 1:
             self.state.strange.append(name)
             return
-        found = await self._admin.get(path_of("namespaces", *name.split("/")), NamespacePolicies, GONE)
-        if not isinstance(found, NamespacePolicies):
+        policies = await self._admin.get(path_of("namespaces", *name.split("/")), NamespacePolicies, GONE)
+        if not isinstance(policies, NamespacePolicies):
             return
-        self.state.namespaces[name] = found
+        self.state.namespaces[name] = policies
         for domain in _DOMAINS:
             for partitioned in ((), ("partitioned",)):
                 path = path_of(domain, *name.split("/"), *partitioned)
@@ -246,8 +246,8 @@ class _Walk:
         if not self.state.has_topic_policies:
             return
         topic = parse_topic(name)
-        found = TopicPolicies()
-        for is_global, rates in ((False, found.local), (True, found.everywhere)):
+        policies = TopicPolicies()
+        for is_global, rates in ((False, policies.local), (True, policies.everywhere)):
             for path, of in _OF_TOPIC:
                 rate = await self._ask(topic, (path,), _form(of), is_global=is_global)
                 if isinstance(rate, RefusedAnswer):
@@ -255,13 +255,13 @@ class _Walk:
                     return
                 if rate is not None:
                     rates[of] = rate
-        await self._of_subscriptions(topic, found)
-        if found != TopicPolicies():
-            self.state.topics[name] = found
+        await self._of_subscriptions(topic, policies)
+        if policies != TopicPolicies():
+            self.state.topics[name] = policies
 
-    async def _of_subscriptions(self, topic: TopicName, found: TopicPolicies) -> None:
+    async def _of_subscriptions(self, topic: TopicName, policies: TopicPolicies) -> None:
         for subscription in await self._subscriptions(topic):
-            for is_global, rates in ((False, found.local), (True, found.everywhere)):
+            for is_global, rates in ((False, policies.local), (True, policies.everywhere)):
                 rate = await self._ask(topic, (subscription, "dispatchRate"), DispatchRate, is_global=is_global)
                 if isinstance(rate, DispatchRate):
                     rates[OfTopic("subscription_dispatch", subscription)] = rate
@@ -300,14 +300,16 @@ _REMOVE = {
 }
 
 
-def broker_off(found: ImportResult) -> None:
+def broker_off(findings: ImportResult) -> None:
     """Add what ends the broker's own limits that were taken; to 0, as a removed key would let its file's value hold."""
-    paths = {taken.path for taken in found.taken}
+    paths = {taken.path for taken in findings.taken}
     keys = [key for key, number in NUMBERS.items() if number.path in paths and number.path[0] == "limits"]
     keys += [SUBSCRIBE_RATE] if SUBSCRIBE_PATH in paths else []
-    found.switch_off += [_command("brokers", "update-dynamic-config", "--config", key, "--value", "0") for key in keys]
+    findings.switch_off += [
+        _command("brokers", "update-dynamic-config", "--config", key, "--value", "0") for key in keys
+    ]
     if NUMBERS[PER_ADDRESS].path in paths:
-        found.by_hand.append(
+        findings.by_hand.append(
             f"{PER_ADDRESS}=0 in the broker's file, and a restart: behind a proxy the broker takes all clients for one "
             "address"
         )
@@ -337,20 +339,20 @@ def _command(*words: str) -> str:
 PulsarRate = PublishRate | DispatchRate | SubscribeRate
 
 
-def take_rate(rate: PulsarRate | None, path: tuple[str, ...], origin: str, found: ImportResult) -> bool:
+def take_rate(rate: PulsarRate | None, path: tuple[str, ...], origin: str, findings: ImportResult) -> bool:
     """Add the values of a rate.
 
     Args:
         rate: None: nothing is set.
         path: The keys of the configuration that it becomes: a section, or for subscribe rates a value.
         origin: The place where it was set, for people.
-        found: Gets the values.
+        findings: Gets the values.
 
     Returns:
         Whether the rate limits anything: numbers of 0 and below are no limits, as with Pulsar.
     """
     taken = list(_taken(rate, path, origin)) if rate is not None else []
-    found.taken += taken
+    findings.taken += taken
     return bool(taken)
 
 
@@ -365,8 +367,8 @@ def _taken(rate: PulsarRate, path: tuple[str, ...], origin: str) -> Iterator[Tak
             yield TakenValue((*path, "relativeToPublishRate"), value=True, origin=f"{origin}: relativeToPublishRate")
     elif rate.subscribeThrottlingRatePerConsumer > 0:
         count, period = rate.subscribeThrottlingRatePerConsumer, max(1, rate.ratePeriodInSecond)
-        said = f"subscribeThrottlingRatePerConsumer {count}, ratePeriodInSecond {period}"
-        yield TakenValue(path, f"{count}/{period}s", f"{origin}: {said}")
+        rate_text = f"subscribeThrottlingRatePerConsumer {count}, ratePeriodInSecond {period}"
+        yield TakenValue(path, f"{count}/{period}s", f"{origin}: {rate_text}")
 
 
 def _both(of: str, numbers: tuple[int, int], period: int, path: tuple[str, ...], origin: str) -> Iterator[TakenValue]:
@@ -374,7 +376,7 @@ def _both(of: str, numbers: tuple[int, int], period: int, path: tuple[str, ...],
     return _numbers(path, dict(zip(names, numbers, strict=True)), period, origin)
 
 
-def take_group(group: ResourceGroup, path: tuple[str, ...], found: ImportResult) -> tuple[bool, bool]:
+def take_group(group: ResourceGroup, path: tuple[str, ...], findings: ImportResult) -> tuple[bool, bool]:
     """Add the values of a resource group; return whether it limits publishing, and whether it limits dispatch."""
     publish = {"publishRateInMsgs": group.publishRateInMsgs, "publishRateInBytes": group.publishRateInBytes}
     dispatch = {"dispatchRateInMsgs": group.dispatchRateInMsgs, "dispatchRateInBytes": group.dispatchRateInBytes}
@@ -382,7 +384,7 @@ def take_group(group: ResourceGroup, path: tuple[str, ...], found: ImportResult)
         list(_numbers((*path, section), {name: number or 0 for name, number in numbers.items()}, 1, "group"))
         for section, numbers in (("publish", publish), ("dispatch", dispatch))
     ]
-    found.taken += [*both[0], *both[1]]
+    findings.taken += [*both[0], *both[1]]
     return bool(both[0]), bool(both[1])
 
 
@@ -414,30 +416,30 @@ _NAMESPACE: TypeAdapter[str] = TypeAdapter(NamespaceName)
 _TOPIC: TypeAdapter[str] = TypeAdapter(WholeTopic)
 
 
-def take_state(state: BrokerState, found: ImportResult) -> None:
+def take_state(state: BrokerState, findings: ImportResult) -> None:
     """Add the limits of namespaces, resource groups, topics and subscriptions, and those that have no place here."""
     for name, policies in sorted(state.namespaces.items()):
-        _take_namespace(name, policies, state.cluster, found)
-    _take_groups(state, found)
+        _take_namespace(name, policies, state.cluster, findings)
+    _take_groups(state, findings)
     for topic, own in sorted(state.topics.items()):
-        _take_topic(topic, own, found)
+        _take_topic(topic, own, findings)
     for name in sorted(state.strange):
-        found.left.append(LeftOut(one_line(name), "a name in a form of Pulsar's that Sluice does not know"))
+        findings.left.append(LeftOut(one_line(name), "a name in a form of Pulsar's that Sluice does not know"))
     for topic in sorted(state.unlisted):
-        found.notes.append(
+        findings.notes.append(
             f"{one_line(topic)}: the broker cannot list its subscriptions: if any has a dispatch rate of its own, "
             "it is missing here"
         )
     for topic in sorted(state.unseen):
-        found.notes.append(
+        findings.notes.append(
             f"{one_line(topic)}: has characters that cannot be seen, and was not asked for: "
             "a limit of its own is missing here; its namespace's holds"
         )
     if not state.has_topic_policies:
-        found.notes.append("topic policies are disabled at the broker (405): no topic has a limit of its own there")
+        findings.notes.append("topic policies are disabled at the broker (405): no topic has a limit of its own there")
 
 
-def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found: ImportResult) -> None:
+def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, findings: ImportResult) -> None:
     rates: dict[str, PulsarRate | None] = {
         "publish": (policies.publish or {}).get(cluster),
         "dispatch": (policies.dispatch or {}).get(cluster) or (policies.dispatch_of_old or {}).get(cluster),
@@ -446,10 +448,10 @@ def _take_namespace(name: str, policies: NamespacePolicies, cluster: str, found:
     }
     for kind, rate in rates.items():
         if rate is not None and rate.limit() and not _is_of(_NAMESPACE, name):
-            found.left.append(LeftOut(f"namespace {one_line(name)}: {kind}", _NAMELESS))
-        elif take_rate(rate, ("limits", "namespaces", name, kind), "namespace", found):
-            found.switch_off.append(namespace_off(name, kind))
-    found.left += [LeftOut(f"namespace {name}: {what}", why) for what, why in _without_place(policies, cluster)]
+            findings.left.append(LeftOut(f"namespace {one_line(name)}: {kind}", _NAMELESS))
+        elif take_rate(rate, ("limits", "namespaces", name, kind), "namespace", findings):
+            findings.switch_off.append(namespace_off(name, kind))
+    findings.left += [LeftOut(f"namespace {name}: {limit}", why) for limit, why in _without_place(policies, cluster)]
 
 
 def _without_place(policies: NamespacePolicies, cluster: str) -> Iterator[tuple[str, str]]:
@@ -462,51 +464,51 @@ def _without_place(policies: NamespacePolicies, cluster: str) -> Iterator[tuple[
             yield f"{key} {value}", why
 
 
-def _take_groups(state: BrokerState, found: ImportResult) -> None:
+def _take_groups(state: BrokerState, findings: ImportResult) -> None:
     attached: dict[str, list[str]] = {}
     for name, policies in sorted(state.namespaces.items()):
         if policies.resource_group and not _is_of(_NAMESPACE, name):
-            found.left.append(LeftOut(f"namespace {one_line(name)}: resource group", _NAMELESS))
+            findings.left.append(LeftOut(f"namespace {one_line(name)}: resource group", _NAMELESS))
         elif policies.resource_group:
             attached.setdefault(policies.resource_group, []).append(name)
     for group, namespaces in sorted(attached.items()):
         if group not in state.groups:
-            what = f"resource group {one_line(group)} of {', '.join(namespaces)}"
-            found.left.append(LeftOut(what, "the broker knows no such group"))
+            subject = f"resource group {one_line(group)} of {', '.join(namespaces)}"
+            findings.left.append(LeftOut(subject, "the broker knows no such group"))
     for group in sorted(state.groups):
-        _take_group(group, state, attached.get(group, []), found)
+        _take_group(group, state, attached.get(group, []), findings)
 
 
-def _take_group(name: str, state: BrokerState, namespaces: list[str], found: ImportResult) -> None:
+def _take_group(name: str, state: BrokerState, namespaces: list[str], findings: ImportResult) -> None:
     path = ("limits", "resource_groups", name)
     if not _is_name(name):
-        found.left.append(LeftOut(f"resource group {one_line(name)}", _NAMELESS))
+        findings.left.append(LeftOut(f"resource group {one_line(name)}", _NAMELESS))
         return
-    publish, dispatch = take_group(state.groups[name], path, found)
+    publish, dispatch = take_group(state.groups[name], path, findings)
     if not publish and not dispatch:
-        found.left.append(LeftOut(f"resource group {name}", "it limits nothing"))
+        findings.left.append(LeftOut(f"resource group {name}", "it limits nothing"))
         return
     if namespaces:
-        found.taken.append(TakenValue((*path, "namespaces"), tuple(namespaces), "resource_group_name of each"))
-    found.switch_off += [group_off(namespace) for namespace in namespaces]
+        findings.taken.append(TakenValue((*path, "namespaces"), tuple(namespaces), "resource_group_name of each"))
+    findings.switch_off += [group_off(namespace) for namespace in namespaces]
     if dispatch:
-        found.notes.append(f"resource group {name}: Pulsar does not enforce its dispatch rates, Sluice does")
+        findings.notes.append(f"resource group {name}: Pulsar does not enforce its dispatch rates, Sluice does")
 
 
-def _take_topic(topic: str, policies: TopicPolicies, found: ImportResult) -> None:
+def _take_topic(topic: str, policies: TopicPolicies, findings: ImportResult) -> None:
     if not _is_of(_TOPIC, topic):
-        found.left.append(LeftOut(one_line(topic), _NAMELESS))
+        findings.left.append(LeftOut(one_line(topic), _NAMELESS))
         return
     for of in sorted({*policies.local, *policies.everywhere}):
         if of.subscription and not _is_name(of.subscription):
-            found.left.append(
+            findings.left.append(
                 LeftOut(f"{one_line(topic)}: dispatchRate of subscription {one_line(of.subscription)}", _NAMELESS)
             )
         else:
-            _take_narrowest(topic, of, policies, found)
+            _take_narrowest(topic, of, policies, findings)
 
 
-def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: ImportResult) -> None:
+def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, findings: ImportResult) -> None:
     """Take this cluster's value, else the one for all clusters; both must be removed to end the limit."""
     section = ("subscriptions", of.subscription, "dispatch") if of.subscription else (of.kind,)
     path = ("limits", "topics", topic, *section)
@@ -514,8 +516,8 @@ def _take_narrowest(topic: str, of: OfTopic, policies: TopicPolicies, found: Imp
     for rate, is_global in ((policies.local.get(of), False), (policies.everywhere.get(of), True)):
         if rate is None or not rate.limit():
             continue
-        is_taken = is_taken or take_rate(rate, path, "global topic policy" if is_global else "topic policy", found)
-        found.switch_off.append(topic_off(topic, of, is_global=is_global))
+        is_taken = is_taken or take_rate(rate, path, "global topic policy" if is_global else "topic policy", findings)
+        findings.switch_off.append(topic_off(topic, of, is_global=is_global))
 
 
 def _is_name(text: str) -> bool:
@@ -561,20 +563,20 @@ def found_in(state: BrokerState) -> ImportResult:
         BrokerKey(key, value, _RUNNING) for key, value in running.items() if DEFAULTS.get(key, "") not in {value, None}
     ]
     entries += [BrokerKey(key, value, "dynamic configuration") for key, value in state.dynamic.items()]
-    found = take_keys(entries)
-    found.left += [LeftOut(BrokerKey(key, running[key], _RUNNING).shown_with_place, _UNSURE) for key in unsure]
-    broker_off(found)
-    take_state(state, found)
-    return found
+    findings = take_keys(entries)
+    findings.left += [LeftOut(BrokerKey(key, running[key], _RUNNING).shown_with_place, _UNSURE) for key in unsure]
+    broker_off(findings)
+    take_state(state, findings)
+    return findings
 
 
 async def _ask(url: URL, token: str, bar: Progress) -> BrokerState:
     tasks = {}
 
-    def progress(what: str, done: int, all_: int) -> None:
-        if what not in tasks:
-            tasks[what] = bar.add_task(what, total=all_)
-        bar.update(tasks[what], completed=done)
+    def progress(kind: str, done: int, all_: int) -> None:
+        if kind not in tasks:
+            tasks[kind] = bar.add_task(kind, total=all_)
+        bar.update(tasks[kind], completed=done)
 
     async with connected(url, token) as admin:
         return await walk(admin, progress)

@@ -317,10 +317,10 @@ class _Taking:
         span = self._read(period, read_period) if period else SUBSCRIBE_PERIOD_UNSET
         count = self._read(entry, partial(read_number, most=INT_MOST)) if entry else 0
         if entry and count and span:
-            said = period.shown if period else f"{SUBSCRIBE_PERIOD} is {span} by default"
-            self.found.taken.append(TakenValue(SUBSCRIBE_PATH, f"{count}/{span}s", f"{entry.shown}, {said}"))
+            period_text = period.shown if period else f"{SUBSCRIBE_PERIOD} is {span} by default"
+            self.found.taken.append(TakenValue(SUBSCRIBE_PATH, f"{count}/{span}s", f"{entry.shown}, {period_text}"))
         elif count == 0 and span:
-            self.found.off += [found.key for found in (entry, period) if found]
+            self.found.off += [broker_key.key for broker_key in (entry, period) if broker_key]
 
     def flag(self, key: str) -> None:
         entry = self._set(key)
@@ -396,6 +396,6 @@ class _Taking:
         if note:
             self.found.notes.append(f"{entry.shown_with_place}: {note}")
 
-    def _problem(self, entry: BrokerKey, what: str) -> None:
-        problem = f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {what}"
+    def _problem(self, entry: BrokerKey, reason: str) -> None:
+        problem = f"{entry.where}: {entry.key}: {shown(entry.plain)!r}: {reason}"
         self.problems.setdefault(entry.key, []).append(problem)

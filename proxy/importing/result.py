@@ -74,32 +74,32 @@ def check_text(text: str) -> None:
             raise ImportFailed([f"the result would not be accepted: line {each}" for each in problems]) from None
 
 
-def report_lines(found: ImportResult, *, verbose: bool) -> Iterator[str]:
+def report_lines(findings: ImportResult, *, verbose: bool) -> Iterator[str]:
     """Yield the report of an import line by line; every limit that was found is mentioned.
 
     Args:
-        found: The findings.
+        findings: The findings.
         verbose: Also name the keys that are off or not about limits.
     """
-    yield f"{_count(len(found.taken), 'value')} taken over"
-    yield from _list("worth a look:", found.notes)
-    yield from _list("limits at the broker, and has no place here:", _by_reason(found.left))
-    yield from _keys(f"{_count(len(found.off), 'key')} about limits set to none", found.off, verbose=verbose)
-    yield from _keys(f"{_count(len(found.others), 'key')} not about limits", found.others, verbose=verbose)
-    yield from _list("once all clients come through Sluice, these end the limits at the broker:", found.switch_off)
-    yield from _list("and this, by hand:", found.by_hand)
+    yield f"{_count(len(findings.taken), 'value')} taken over"
+    yield from _list("worth a look:", findings.notes)
+    yield from _list("limits at the broker, and has no place here:", _by_reason(findings.left))
+    yield from _keys(f"{_count(len(findings.off), 'key')} about limits set to none", findings.off, verbose=verbose)
+    yield from _keys(f"{_count(len(findings.others), 'key')} not about limits", findings.others, verbose=verbose)
+    yield from _list("once all clients come through Sluice, these end the limits at the broker:", findings.switch_off)
+    yield from _list("and this, by hand:", findings.by_hand)
 
 
-def as_json(found: ImportResult) -> dict[str, Any]:
+def as_json(findings: ImportResult) -> dict[str, Any]:
     """Return the report of an import for programs: the number of values taken over, and all else by its kind."""
     return {
-        "taken": len(found.taken),
-        "notes": found.notes,
-        "left_out": [{"what": one.what, "why": one.why} for one in found.left],
-        "off": sorted(found.off),
-        "others": sorted(found.others),
-        "switch_off": found.switch_off,
-        "by_hand": found.by_hand,
+        "taken": len(findings.taken),
+        "notes": findings.notes,
+        "left_out": [{"what": limit.what, "why": limit.why} for limit in findings.left],
+        "off": sorted(findings.off),
+        "others": sorted(findings.others),
+        "switch_off": findings.switch_off,
+        "by_hand": findings.by_hand,
     }
 
 
@@ -111,9 +111,9 @@ def _list(title: str, lines: list[str]) -> Iterator[str]:
 
 def _by_reason(left: list[LeftOut]) -> list[str]:
     reasons: dict[str, list[str]] = {}
-    for one in left:
-        reasons.setdefault(one.why, []).append(one.what)
-    return [line for why, named in reasons.items() for line in (f"{why}:", *(f"  {what}" for what in named))]
+    for limit in left:
+        reasons.setdefault(limit.why, []).append(limit.what)
+    return [line for why, named in reasons.items() for line in (f"{why}:", *(f"  {subject}" for subject in named))]
 
 
 def _keys(title: str, keys: list[str], *, verbose: bool) -> Iterator[str]:
@@ -123,5 +123,5 @@ def _keys(title: str, keys: list[str], *, verbose: bool) -> Iterator[str]:
         yield f"{title} (--verbose names them)"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

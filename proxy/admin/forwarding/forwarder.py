@@ -278,9 +278,9 @@ class Forwarder:
         outcome = ForwardOutcome.CLIENT
         try:
             async with self._asked(request, "GET", request.path, None) as answer:
-                found = await json_in(answer, partial(request.app[BODIES].read, read))
+                content = await json_in(answer, partial(request.app[BODIES].read, read))
                 outcome = ForwardOutcome.DONE
-                return found
+                return content
         except ForwardError as error:
             outcome = error.outcome
             raise

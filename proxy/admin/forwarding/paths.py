@@ -59,11 +59,11 @@ def together(ours: str | None, kind: Any, theirs: bytes) -> bytes:
         msgspec.DecodeError: If the broker's list is not of this type.
         UnicodeDecodeError: If it is not UTF-8.
     """
-    found, own = typed_json.decode(theirs, kind), typed_json.decode(ours or "null", kind)
-    if isinstance(found, dict):
-        others = [(name, value) for name, value in found.items() if name not in DYNAMIC_KEYS]
+    broker_list, own = typed_json.decode(theirs, kind), typed_json.decode(ours or "null", kind)
+    if isinstance(broker_list, dict):
+        others = [(name, value) for name, value in broker_list.items() if name not in DYNAMIC_KEYS]
         return json_of(dict(in_order([*own.items(), *others])))
-    return json_of([*in_order({*found, *own})])
+    return json_of([*in_order({*broker_list, *own})])
 
 
 _MOST_DECODINGS = 4
@@ -126,9 +126,9 @@ def _as_url(reading: str) -> URL:
     return URL.build(path=quote(_NOT_DECODED.sub("%25", "/".join(parts)), safe="/%"), encoded=True)
 
 
-def _is_same(one: web.UrlMappingMatchInfo, other: web.UrlMappingMatchInfo) -> bool:
-    are_served = one.http_exception is None and other.http_exception is None
-    return are_served and one.route.resource is other.route.resource and dict(one) == dict(other)
+def _is_same(match: web.UrlMappingMatchInfo, other: web.UrlMappingMatchInfo) -> bool:
+    are_served = match.http_exception is None and other.http_exception is None
+    return are_served and match.route.resource is other.route.resource and dict(match) == dict(other)
 
 
 PREFIXES = ("/admin/", "/lookup/")

@@ -49,9 +49,9 @@ class DoctorRest:
     @described({200: Findings}, refuses=(503,))
     async def examine(self, _request: web.Request) -> web.StreamResponse:
         """Examine the process: brokers, clocks, certificates, states, bounds of the machine, folders, fleet, limits."""
-        found = await self._shared.get(has_place=True)
+        findings = await self._shared.get(has_place=True)
         answer: Findings = {
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "findings": cast("list[ShownFinding]", [each._asdict() for each in found]),
+            "findings": cast("list[ShownFinding]", [each._asdict() for each in findings]),
         }
         return web.json_response(answer)

@@ -194,8 +194,8 @@ class LimiterRest:
         """
         query = asked(request, _ONE)
         direction, level, name = (key.read(query) for key in _ONE)
-        tenants, found = caller_of(request).tenants, self._history.of((direction, level, name))
-        samples = found[1] if found is not None and (tenants is None or found[0].tenant in tenants) else []
+        tenants, history = caller_of(request).tenants, self._history.of((direction, level, name))
+        samples = history[1] if history is not None and (tenants is None or history[0].tenant in tenants) else []
         answer: LimitHour = {
             "step_s": STEP_S,
             "samples": [
@@ -219,17 +219,17 @@ class LimiterRest:
         """
         query = asked(request, _ONE)
         direction, level, name = (key.read(query) for key in _ONE)
-        tenants, found = caller_of(request).tenants, list[Limiter]()
+        tenants, limiters = caller_of(request).tenants, list[Limiter]()
 
         def look(limiter: Limiter) -> bool:
             if limiter.scope[:3] == (direction, level, name):
-                found.append(limiter)
-            return bool(found)
+                limiters.append(limiter)
+            return bool(limiters)
 
         await self._engine.slices.done(Work.REQUESTS, self._looking(tenants, look))
-        identity = self._engine.registry.identity_at(found[0]) if found else None
+        identity = self._engine.registry.identity_at(limiters[0]) if limiters else None
         if identity is not None:
-            answer = self._value(found[0].scope, identity, tenants)
+            answer = self._value(limiters[0].scope, identity, tenants)
         else:
             answer = self._value_named(cast("Direction", direction), LEVEL_OF_WORD[level], name, tenants)
         if answer is None:
@@ -269,12 +269,12 @@ class LimiterRest:
 
     def _sources(self, limiter: Limiter) -> list[LimitSource]:
         level, direction = LEVEL_OF_WORD[limiter.scope.level], limiter.scope.direction
-        found = self._engine.registry.identity_at(limiter) or _identity_named(level, limiter.scope.name)
-        if found is None:
+        identity = self._engine.registry.identity_at(limiter) or _identity_named(level, limiter.scope.name)
+        if identity is None:
             return []
         return [
             {"setting": setting, "name": name, "origin": value.origin, "plan": value.plan}
-            for (_, setting, name), value in holders_at(self._service, direction, level, *found)
+            for (_, setting, name), value in holders_at(self._service, direction, level, *identity)
         ]
 
     def _value(

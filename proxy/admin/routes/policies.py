@@ -271,23 +271,27 @@ def _check_sizes(written: Any) -> None:
             raise BodyError(f"{cut(name)}: {len(part)} entries are here, and at most {MOST_INNER} can be")
 
 
-def _joined(one: PolicySet, other: PolicySet) -> PolicySet:
+def _joined(policies: PolicySet, other: PolicySet) -> PolicySet:
     """Return both parts of a body as one set; the first one is not used any more.
 
     Raises:
         BodyError: If a target or an attachment is in both.
     """
     for target, value in other.values.items():
-        if target in one.values:
+        if target in policies.values:
             raise BodyError(f"{cut('.'.join(path_of(target)))}: occurs twice, in two spellings; leave one out")
-        one.values[target] = value
+        policies.values[target] = value
     for member, attached in other.attached.items():
-        before = one.attached.get(member)
+        before = policies.attached.get(member)
         if before is not None:
             names = f"{cut(member[1])!r} is attached to {before.group!r} and to {attached.group!r}"
             raise BodyError(f"limits.resource_groups: {names}: leave one out")
-        one.attached[member] = attached
-    return replace(one, groups=one.groups | other.groups, blocks=one.blocks if other.blocks is None else other.blocks)
+        policies.attached[member] = attached
+    return replace(
+        policies,
+        groups=policies.groups | other.groups,
+        blocks=policies.blocks if other.blocks is None else other.blocks,
+    )
 
 
 BACKUP = "application/vnd.sqlite3"

@@ -159,10 +159,10 @@ def _form_decoded(request: web.Request, target: int) -> str:
         raise RequestRefusedError(412, "the name is not UTF-8 in percent encoding") from None
 
 
-def _check_line(what: str, name: str, most: int = LONGEST_PART) -> str:
+def _check_line(kind: str, name: str, most: int = LONGEST_PART) -> str:
     """Check a name. Subscriptions and groups may be as long as in the configuration, so that all can be exported."""
     if len(name) > most or not name.isprintable():
-        raise RequestRefusedError(412, f"{what} name is not valid: more than {most} characters, or not in one line")
+        raise RequestRefusedError(412, f"{kind} name is not valid: more than {most} characters, or not in one line")
     return name
 
 
@@ -261,8 +261,8 @@ class RateRest:
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
         path, body = self._resource.path, _BODIES[self._resource.about]
-        found = {self._resource.unset: NOTHING, 200: body}
-        get = described(found, query=(_APPLIED, _GLOBAL), refuses=_REFUSES)
+        answers = {self._resource.unset: NOTHING, 200: body}
+        get = described(answers, query=(_APPLIED, _GLOBAL), refuses=_REFUSES)
         post = described(
             {204: NOTHING},
             query=(_GLOBAL,),
@@ -418,12 +418,12 @@ class ResourceGroupRest:
 
     def routes(self) -> list[web.RouteDef]:
         """Return the routes, for aiohttp."""
-        one = f"{_GROUPS}/{{group}}"
+        path = f"{_GROUPS}/{{group}}"
         groups = [
             web.get(_GROUPS, answering(self.list)),
-            web.get(one, answering(self.get)),
-            web.put(one, answering(self.put)),
-            web.delete(one, answering(self.delete)),
+            web.get(path, answering(self.get)),
+            web.put(path, answering(self.put)),
+            web.delete(path, answering(self.delete)),
         ]
         for member, attached in ((_OF_NAMESPACE, self.attached), (_OF_TENANT, self.attached_tenant)):
             groups += [

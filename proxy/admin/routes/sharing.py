@@ -232,16 +232,17 @@ def _shown(service: FleetService, policies: PolicyTopic | None) -> dict[str, Any
         "members": _members(service),
         "limit_sets": [
             {
-                "digest": f"{one.written.digest:016x}",
-                "limits": one.written.total,
-                "is_here": one.written == service.written(),
-                "members": one.members,
-                "names": list(one.names),
+                "digest": f"{limit_set.written.digest:016x}",
+                "limits": limit_set.written.total,
+                "is_here": limit_set.written == service.written(),
+                "members": limit_set.members,
+                "names": list(limit_set.names),
             }
-            for one in member.limit_sets
+            for limit_set in member.limit_sets
         ],
         "version_sets": [
-            {"version": one.version, "members": one.members, "names": list(one.names)} for one in member.version_sets
+            {"version": version_set.version, "members": version_set.members, "names": list(version_set.names)}
+            for version_set in member.version_sets
         ],
         "policies": None if policies is None else _policies(policies),
     }
@@ -276,16 +277,16 @@ def _last(last: LastChange) -> ShownLastChange:
     }
 
 
-def _share(one: MemberLimit) -> ShownShare:
-    demand = one.demand
+def _share(limit: MemberLimit) -> ShownShare:
+    demand = limit.demand
     return {
-        "limiter": one.key.limiter,
-        "unit": one.key.unit,
-        "share": one.ppm / 1e6,
+        "limiter": limit.key.limiter,
+        "unit": limit.key.unit,
+        "share": limit.ppm / 1e6,
         "used_per_s": None if demand is None else demand.used / _MILLI,
         "wanted_per_s": None if demand is None else _wanted(demand.wanted),
         "streams": None if demand is None else demand.streams,
-        "lower_limit": None if one.lower is None else _quota(one.lower),
+        "lower_limit": None if limit.lower is None else _quota(limit.lower),
     }
 
 
@@ -299,29 +300,29 @@ def _members(service: FleetService) -> list[ShownMember] | None:
     )
     return [
         {
-            "name": one.name,
-            "version": one.version,
-            "incarnation": f"{one.incarnation:016x}",
-            "heard_s_ago": (one.silent_ns + since) / 1e9,
-            "limits": one.limits,
-            "has_twin": one.has_twin,
+            "name": status.name,
+            "version": status.version,
+            "incarnation": f"{status.incarnation:016x}",
+            "heard_s_ago": (status.silent_ns + since) / 1e9,
+            "limits": status.limits,
+            "has_twin": status.has_twin,
         }
-        for one in listed
+        for status in listed
     ]
 
 
 def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFleetLimit]:
     holders = 0
-    for one in islice(coordinator.table.limits(now), most):
-        holders += len(one.holders)
+    for limit in islice(coordinator.table.limits(now), most):
+        holders += len(limit.holders)
         if holders > MOST_HOLDERS:
             return
         yield {
-            "limiter": one.key.limiter,
-            "unit": one.key.unit,
-            "limit": _quota(one.quota),
-            "members_disagree": one.disagreement,
-            "unchanged_s": one.unchanged / 1e9,
+            "limiter": limit.key.limiter,
+            "unit": limit.key.unit,
+            "limit": _quota(limit.quota),
+            "members_disagree": limit.disagreement,
+            "unchanged_s": limit.unchanged / 1e9,
             "holders": [
                 {
                     "member": holder.member,
@@ -329,7 +330,7 @@ def _limits(coordinator: Coordinator, now: int, most: int) -> Iterable[ShownFlee
                     "used_per_s": holder.used / _MILLI,
                     "wanted_per_s": _wanted(holder.wanted),
                 }
-                for holder in one.holders
+                for holder in limit.holders
             ],
         }
 
