@@ -600,8 +600,8 @@ class Registry:
 
     def identity_of(self, stream: Stream) -> StreamIdentity | None:
         """Return what limits of a stream depend on; None if the stream is not open."""
-        found = self._live.get(stream)
-        return None if found is None else StreamIdentity(*found, self.policies.group_of(found[0]))
+        identity = self._live.get(stream)
+        return None if identity is None else StreamIdentity(*identity, self.policies.group_of(identity[0]))
 
     def _looks(self, change: Change) -> Iterator[None]:
         """Note the limiters and streams that a change concerns; each step checks some candidates."""

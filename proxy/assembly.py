@@ -554,14 +554,14 @@ class Proxy:
             needless.update(enumerate(were))
             return difference(FileContent(before, were), FileContent(file, blocks)), blocklist.compare(rules)
 
-        async def take(who: Principal) -> bool:
+        async def take(principal: Principal) -> bool:
             blocks_changed = False
             change: FileChange | None = None
 
             def take_blocks(compared: tuple[FileDifference, FileChange], at: tuple[int, int]) -> None:
                 nonlocal blocks_changed, change
                 changed, change = compared
-                self._policies.log.reloaded(changed, who, at)
+                self._policies.log.reloaded(changed, principal, at)
                 if changed.removed:
                     structlog.get_logger().warning(
                         "limits or blocks removed from the configuration",

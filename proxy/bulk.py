@@ -68,11 +68,11 @@ def in_order(values: Iterable[T]) -> Iterator[T]:
     return heapq.merge(*(sorted(piece) for piece in in_pieces(values)))  # type: ignore[type-var]
 
 
-def keys_of(one: Mapping[K, Any], other: Mapping[K, Any]) -> Iterator[K]:
+def keys_of(table: Mapping[K, Any], other: Mapping[K, Any]) -> Iterator[K]:
     """Yield each key of either table once."""
-    yield from one
+    yield from table
     for key in other:
-        if key not in one:
+        if key not in table:
             yield key
 
 

@@ -64,13 +64,13 @@ class ChangeLog:
     def __init__(self, access: AccessLog) -> None:
         self._access = access
 
-    def changed(self, change: StoredChange, who: Principal, at: Moment) -> None:
+    def changed(self, change: StoredChange, author: Principal, at: Moment) -> None:
         """Write a change at run time that came into force at that moment."""
         key = change.key
         self._access.change(
             LineSpan.between(at, at),
-            who=who.name,
-            address=who.address,
+            who=author.name,
+            address=author.address,
             what=key.kind.value,
             setting=key.setting,
             name=key.name,
@@ -78,20 +78,20 @@ class ChangeLog:
             after=change.after,
         )
 
-    def reloaded(self, changed: FileDifference, who: Principal, at: Moment) -> None:
+    def reloaded(self, changed: FileDifference, principal: Principal, at: Moment) -> None:
         """Write the change to another configuration file, see `difference`; nothing if both files are equal.
 
         Args:
             changed: The differing values before, and now.
-            who: The principal that asked for the reload, or its cause, without an address.
+            principal: The principal that asked for the reload, or its cause, without an address.
             at: The moment of the change.
         """
         if changed.before is None and changed.after is None:
             return
         self._access.change(
             LineSpan.between(at, at),
-            who=who.name,
-            address=who.address,
+            who=principal.name,
+            address=principal.address,
             what="file",
             setting="",
             name="",

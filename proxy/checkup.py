@@ -115,16 +115,16 @@ class Checkup:
     async def findings(self) -> list[Finding]:
         """Return the findings: problems first, then warnings, then checks without one."""
         answers, ahead_s = await asyncio.gather(self._brokers(), self._clocks())
-        found = [of_broker(broker, answer) for broker, answer in answers.items()]
-        found += [*self._of_certificates(), *self._of_states(), self._of_descriptors(), *of_clocks(ahead_s)]
+        findings = [of_broker(broker, answer) for broker, answer in answers.items()]
+        findings += [*self._of_certificates(), *self._of_states(), self._of_descriptors(), *of_clocks(ahead_s)]
         if self._member is not None:
-            found.append(of_versions(self._member))
-        found += await self._of_machine()
+            findings.append(of_versions(self._member))
+        findings += await self._of_machine()
         unreachable = UnreachableLimits(self._policies, self._shared, self._members())
         await self._slices.done(Work.REQUESTS, unreachable.looking())
-        found += of_limits(unreachable)
+        findings += of_limits(unreachable)
         order: tuple[Severity, ...] = ("problem", "warning", "ok")
-        return sorted(found, key=lambda finding: order.index(finding.severity))
+        return sorted(findings, key=lambda finding: order.index(finding.severity))
 
     def _members(self) -> int:
         return 1 if self._member is None else self._member.members or self._member.settings.expected
@@ -133,10 +133,10 @@ class Checkup:
         return None if self._broker_clocks is None else await self._broker_clocks()
 
     async def _of_machine(self) -> list[Finding]:
-        found = list(kernel(self._connections))
+        findings = list(kernel(self._connections))
         for each in await asyncio.gather(*map(self._of_folder, self._folders)):
-            found += each
-        return found
+            findings += each
+        return findings
 
     async def _of_folder(self, key: str) -> list[Finding]:
         alone = {key: self._folders[key]}
@@ -147,24 +147,24 @@ class Checkup:
             return [Finding("folder", "problem", f"{key}: {alone[key]}: {error}", remedy)]
 
     def _of_certificates(self) -> list[Finding]:
-        found, now = [], self._clock()
+        findings, now = [], self._clock()
         for expiry in self._expiries():
             day = datetime.fromtimestamp(expiry.at, UTC).date()
             remedy = "put a renewed certificate in its place: it is taken without a restart"
             if expiry.at <= now:
-                found.append(Finding("certificates", "problem", f"{expiry} expired on {day}", remedy))
+                findings.append(Finding("certificates", "problem", f"{expiry} expired on {day}", remedy))
             elif expiry.at - now <= SOON_S:
-                found.append(Finding("certificates", "warning", f"{expiry} expires on {day}", remedy))
+                findings.append(Finding("certificates", "warning", f"{expiry} expires on {day}", remedy))
             else:
-                found.append(Finding("certificates", "ok", f"{expiry.key} is valid until {day}"))
-        return found
+                findings.append(Finding("certificates", "ok", f"{expiry.key} is valid until {day}"))
+        return findings
 
     def _of_states(self) -> list[Finding]:
-        found = [
+        findings = [
             Finding("degraded", "problem", f"{each.state.cause}: {each.state.reason}", each.state.remedy)
             for each in self._states.now()
         ]
-        return found or [Finding("degraded", "ok", "all of the configuration is in force")]
+        return findings or [Finding("degraded", "ok", "all of the configuration is in force")]
 
     def _of_descriptors(self) -> Finding:
         if self._shortage is None:
@@ -303,7 +303,7 @@ def writable(folders: Mapping[str, Path]) -> Iterator[Finding]:
 def of_limits(unreachable: UnreachableLimits) -> list[Finding]:
     """Return a finding for each limit that no stream can reach, up to `MOST_LISTED`."""
     remedy = "lower it, or raise the wider one; `sluice explain TOPIC` shows all that hold for a topic"
-    found = [Finding("limits", "warning", text, remedy) for text in unreachable.texts]
+    findings = [Finding("limits", "warning", text, remedy) for text in unreachable.texts]
     if others := unreachable.number - len(unreachable.texts):
-        found.append(Finding("limits", "warning", f"{others} further limits like these", remedy))
-    return found or [Finding("limits", "ok", "no limit is above one of a wider level")]
+        findings.append(Finding("limits", "warning", f"{others} further limits like these", remedy))
+    return findings or [Finding("limits", "ok", "no limit is above one of a wider level")]

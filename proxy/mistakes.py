@@ -99,17 +99,17 @@ class ConfigSection(BaseModel):
         return written
 
 
-def without_contradictions(found: Iterable[Contradiction], read: Callable[[], T]) -> T:
+def without_contradictions(contradictions: Iterable[Contradiction], read: Callable[[], T]) -> T:
     """Return what `read` returns, unless it has mistakes or values contradict each other: all are raised at once.
 
     Args:
-        found: Contradictions.
+        contradictions: Contradictions.
         read: Reads the section.
 
     Raises:
         ValidationError: With the mistakes of `read`, and then the contradictions.
     """
-    between = list(islice(found, MOST_PROBLEMS))
+    between = list(islice(contradictions, MOST_PROBLEMS))
     mistakes: list[InitErrorDetails] = []
     try:
         section = read()

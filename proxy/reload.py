@@ -160,7 +160,7 @@ class Reloader:
         if self.last is not None and self.last.problems:
             kept = len(self.last.files_kept)  # their names may tell one tenant of another
             files = f"; {kept} of the configuration's files {'is' if kept == 1 else 'are'} not taken" if kept else ""
-            hung = ", ".join(key for key, found in self._found.items() if found.hangs)
+            hung = ", ".join(key for key, findings in self._found.items() if findings.hangs)
             files += f"; the file system of {hung} does not answer" if hung else ""
             yield Degraded(
                 "reload_refused",
@@ -169,10 +169,10 @@ class Reloader:
                 "mend the problems that the log and /sluice/status name, and reload again",
             )
 
-    async def reload(self, cause: str, who: Principal | None = None) -> Outcome:
+    async def reload(self, cause: str, principal: Principal | None = None) -> Outcome:
         """Reload; broken values and files stay as before, all others are taken. Errors are problems of the outcome."""
         await self._take_files()
-        return await self._reload_config(cause, who)
+        return await self._reload_config(cause, principal)
 
     async def file_changed(self) -> None:
         """Take changed files, and have the configuration read: once for all calls before its turn."""
@@ -200,10 +200,10 @@ class Reloader:
     async def _take_file(self, key: str) -> None:
         await self._within(key, partial(self._read_file, self._files[key]), READ_S)
 
-    async def _reload_config(self, cause: str, who: Principal | None = None) -> Outcome:
-        has_changed = await self._within(CONFIG, partial(self._take, who or Principal(cause, "")), CONFIG_S)
+    async def _reload_config(self, cause: str, principal: Principal | None = None) -> Outcome:
+        has_changed = await self._within(CONFIG, partial(self._take, principal or Principal(cause, "")), CONFIG_S)
         self._is_coming = False
-        self.last = Outcome(time.time_ns(), cause, who, **self._all_found())
+        self.last = Outcome(time.time_ns(), cause, principal, **self._all_found())
         self._log_outcome("refused" if self.last.problems else "taken" if has_changed else "unchanged")
         self._on_outcome()
         return self.last
@@ -253,12 +253,12 @@ class Reloader:
         structlog.get_logger().error("reload ended by an unexpected error", exc_info=error)
         return (f"an internal error; Sluice's log has the details: {type(error).__name__}: {error}",)
 
-    def _note(self, key: str, found: _Found) -> None:
-        is_late = key in self._found and self._found[key].hangs and not found.hangs
-        self._found[key] = found
-        self._counters.reload_successful[key] = int(not found.problems)
-        self._counters.reload_failures[key] += bool(found.problems)
-        if not found.problems:
+    def _note(self, key: str, findings: _Found) -> None:
+        is_late = key in self._found and self._found[key].hangs and not findings.hangs
+        self._found[key] = findings
+        self._counters.reload_successful[key] = int(not findings.problems)
+        self._counters.reload_failures[key] += bool(findings.problems)
+        if not findings.problems:
             self._counters.reload_success_at[key] = int(time.time())
         if is_late:
             structlog.get_logger().info("file system answers again", key=key)
@@ -279,7 +279,7 @@ class Reloader:
         warnings = [warning for key in self._files for warning in self._found[key].warnings]
         warnings += [*self._of_all_files, *of_config.warnings]
         return {
-            "problems": tuple(problem for found in self._found.values() for problem in found.problems),
+            "problems": tuple(problem for findings in self._found.values() for problem in findings.problems),
             "warnings": (*warnings, *(f"{key}: {_NEEDS_RESTART}" for key in needs_restart)),
             "needs_restart": needs_restart,
             "files_taken": of_config.part.taken if of_config.part else (),
@@ -297,7 +297,7 @@ class Reloader:
         await self._take_file(key)
         self._amend(key)
 
-    async def _take(self, who: Principal) -> bool:
+    async def _take(self, principal: Principal) -> bool:
         """Put the configuration in force, of a folder the part that can be used; return whether anything changes."""
         self._is_coming = False
         has_changed, problems, part = False, tuple[str, ...](), None
@@ -305,7 +305,7 @@ class Reloader:
             try:
                 ready = await self._ready()
                 problems = ready.problems
-                has_changed = await ready.take(who)
+                has_changed = await ready.take(principal)
             except Exception as error:  # noqa: BLE001 - the caller gets it as a problem
                 problems = (*problems, *self._problems(CONFIG, error))
             else:
@@ -346,8 +346,8 @@ class Reloader:
     def _log_outcome(self, result: str) -> None:
         assert self.last is not None
         self._counters.reloads[result] += 1
-        who = self.last.who
-        author = {} if who is None else {"by": who.name, "address": who.address}
+        principal = self.last.who
+        author = {} if principal is None else {"by": principal.name, "address": principal.address}
         log = structlog.get_logger().bind(cause=self.last.cause, **author)
         if self.last.problems:
             for problem in self.last.problems:

@@ -214,15 +214,15 @@ class _Set:
             return
         if setting not in self._patterns:
             yield from self._looking_for_patterns(setting)
-        found, form = dict.fromkeys(("messages", "bytes"), 0.0), form_of(name)
+        rates, form = dict.fromkeys(("messages", "bytes"), 0.0), form_of(name)
         narrower = [names for other, names in self._patterns[setting].items() if other > form]
         for number, other in enumerate(chain.from_iterable(narrower), 1):
             value = self.policies.get(self._direction, setting, other)
             if value is not None and value.limit and overlap(other, own):
-                _raise_to(found, _holds(value.limit))
+                _raise_to(rates, _holds(value.limit))
             if number % _LOOKED_AT_ONCE == 0:
                 yield
-        self._overlaps[setting, name, own] = found
+        self._overlaps[setting, name, own] = rates
 
     def _looking_for_patterns(self, setting: Setting) -> Iterator[None]:
         by_form: dict[PatternForm, list[str]] = {}
@@ -235,9 +235,9 @@ class _Set:
 
     def highest_for(self, outer: _Held, own: str) -> dict[str, float]:
         """Return the highest rates that hold in the place of a limit for some of the names of `own`."""
-        found = dict(self.highest.get(outer[:2], {}))
-        _raise_to(found, self._overlaps.get((outer.setting, outer.name, own), {}), missing=0.0)
-        return found
+        rates = dict(self.highest.get(outer[:2], {}))
+        _raise_to(rates, self._overlaps.get((outer.setting, outer.name, own), {}), missing=0.0)
+        return rates
 
 
 def _raise_to(known: dict[str, float], rates: Rates, missing: float = inf) -> None:

@@ -430,8 +430,8 @@ class Limits(create_model("_Limits", __base__=ConfigSection, **_sections())):  #
     @model_validator(mode="wrap")
     @classmethod
     def _contradict_nothing(cls, written: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
-        found = _contradictions(written) if isinstance(written, Mapping) else ()
-        return without_contradictions(found, lambda: read(written))
+        contradictions = _contradictions(written) if isinstance(written, Mapping) else ()
+        return without_contradictions(contradictions, lambda: read(written))
 
     @field_validator("topics")
     @classmethod

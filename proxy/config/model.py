@@ -476,13 +476,15 @@ def load(
         given = laid_over(file.values, over)
         config = Config.model_validate(given, context=so_far)
     except ValidationError as error:
-        found = [each for each in error.errors() if sources.is_given_over(each["loc"]) or file.is_read_at(key_of(each))]
-        shown, more = found[:MOST_SHOWN], len(found) - MOST_SHOWN
+        errors = [
+            each for each in error.errors() if sources.is_given_over(each["loc"]) or file.is_read_at(key_of(each))
+        ]
+        shown, more = errors[:MOST_SHOWN], len(errors) - MOST_SHOWN
         sources.find_lines(key_of(each) for each in shown)
         others = [f"{sources.of(())}: {more} more problems at least"] if more > 0 else []
         raise ConfigError(
             [*(explain(sources, each, Config) for each in shown), *others, *problems],
-            [*mistakes, *map(mistake_of, found)],
+            [*mistakes, *map(mistake_of, errors)],
         ) from None
     finally:
         so_far.let_go()

@@ -177,9 +177,9 @@ def _words(annotation: Any, metadata: Any) -> tuple[str, Any]:
         metadata = (*metadata, *more)
     for part in metadata:
         reader = getattr(part, "func", None)
-        found = _OF_READERS.get(_NAMED.get(reader, reader))
-        if found is not None:
-            return found
+        entry = _OF_READERS.get(_NAMED.get(reader, reader))
+        if entry is not None:
+            return entry
     arguments = typing.get_args(annotation)
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         return _words(arguments[0], ())

@@ -418,10 +418,10 @@ def _at(file: File | None, place: Place) -> Any:
     return value
 
 
-def _size(one: Any, other: Any) -> int:
+def _size(value: Any, other: Any) -> int:
     """Return the number of values that differ."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return sum(one.get(key, _ABSENT) != other.get(key, _ABSENT) for key in {*one, *other})
-    if one == other:
+    if isinstance(value, dict) and isinstance(other, dict):
+        return sum(value.get(key, _ABSENT) != other.get(key, _ABSENT) for key in {*value, *other})
+    if value == other:
         return 0
-    return max([1, *(len(each) for each in (one, other) if isinstance(each, dict))])
+    return max([1, *(len(each) for each in (value, other) if isinstance(each, dict))])

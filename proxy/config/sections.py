@@ -304,10 +304,10 @@ def open_to_all(admin: Endpoint, access: AdminAccess) -> str | None:
 def is_loopback(host: str) -> bool:
     """Say whether `host`, an address or a name, is reached from this machine only."""
     try:
-        found = [address[0] for *_, address in socket.getaddrinfo(host, None)]
+        addresses = [address[0] for *_, address in socket.getaddrinfo(host, None)]
     except (OSError, UnicodeError):
         return False
-    return all(ipaddress.ip_address(str(each).partition("%")[0]).is_loopback for each in found)
+    return all(ipaddress.ip_address(str(each).partition("%")[0]).is_loopback for each in addresses)
 
 
 class AdminForward(ConfigSection):

@@ -216,7 +216,7 @@ def _place(problem: YamlProblem) -> str:
     return f"{problem.line}:{problem.column}" if problem.is_of_syntax else str(problem.line)
 
 
-def _is_within(one: KeyPath, other: KeyPath) -> bool:
+def _is_within(path: KeyPath, other: KeyPath) -> bool:
     """Whether one of two places is in the other."""
-    length = min(len(one), len(other))
-    return one[:length] == other[:length]
+    length = min(len(path), len(other))
+    return path[:length] == other[:length]

@@ -240,22 +240,22 @@ class _Reader:
         return self._mapping(event) if isinstance(event, yaml.MappingStartEvent) else self._sequence()
 
     def _sequence(self) -> list[Any]:
-        found: list[Any] = []
-        self._unfinished.append(found)
+        sequence: list[Any] = []
+        self._unfinished.append(sequence)
         while type(event := self._next()) is not _SEQUENCE_END:
-            self._enter(str(len(found)), event)
+            self._enter(str(len(sequence)), event)
             value = self._value(event)
             self._path.pop()
             if value is not _LEFT_OUT:
-                found.append(value)
+                sequence.append(value)
         self._unfinished.pop()
-        self._counted += len(found)
-        return found
+        self._counted += len(sequence)
+        return sequence
 
     def _mapping(self, start: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         merged: dict[str, Any] = {}
-        self._unfinished.append(found)
+        self._unfinished.append(mapping)
         following = self._next
         while type(event := following()) is not _MAPPING_END:
             key = self._key(event)
@@ -266,18 +266,18 @@ class _Reader:
                 value = _LEFT_OUT
             else:
                 value = self._value(value_event)
-            if key in found:
+            if key in mapping:
                 self._note(_TWICE, event)
             elif key == "<<" and type(event) is _SCALAR and event.implicit[0]:
                 merged = self._all_of(value, event) | merged
             else:
-                found[key] = value
+                mapping[key] = value
             self._path.pop()
         self._unfinished.pop()
-        self._counted += len(found)
+        self._counted += len(mapping)
         if self.problems:
-            found = {key: value for key, value in found.items() if value is not _LEFT_OUT}
-        return merged | found if merged else found
+            mapping = {key: value for key, value in mapping.items() if value is not _LEFT_OUT}
+        return merged | mapping if merged else mapping
 
     def _key(self, event: Any) -> str:
         """Return a key's text; empty where there is none."""
@@ -390,12 +390,12 @@ def _of_syntax(error: Exception, content: str) -> YamlProblem:
 
 
 def _of_marked(error: yaml.MarkedYAMLError, content: str) -> YamlProblem:
-    said = f"{error.context or ''} {error.problem or ''}"
+    message = f"{error.context or ''} {error.problem or ''}"
     mark: Any = error.problem_mark
     opened: Any = error.context_mark
-    is_tab = content[mark.index : mark.index + 1] == "\t" or "tab" in said.split()
-    word = "tab" if is_tab else next((word for word in _IN_PLAIN_WORDS if word in said), "")
-    text = _IN_PLAIN_WORDS.get(word, f"this is no YAML: {' '.join(said.split())}")
+    is_tab = content[mark.index : mark.index + 1] == "\t" or "tab" in message.split()
+    word = "tab" if is_tab else next((word for word in _IN_PLAIN_WORDS if word in message), "")
+    text = _IN_PLAIN_WORDS.get(word, f"this is no YAML: {' '.join(message.split())}")
     if opened is not None and word in _AT_OPENING:
         mark = opened
     elif opened is not None and opened.line != mark.line:

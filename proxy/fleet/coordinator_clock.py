@@ -77,6 +77,6 @@ class CoordinatorClock:
             self._before = None
 
 
-def _common(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | None:
-    both = max(one[0], other[0]), min(one[1], other[1])
+def _common(bounds: tuple[int, int], other: tuple[int, int]) -> tuple[int, int] | None:
+    both = max(bounds[0], other[0]), min(bounds[1], other[1])
     return both if both[0] <= both[1] else None

@@ -103,12 +103,12 @@ class Refusals:
 
     def note(self, connection: Connection, reason: str, topic: str, detail: str) -> None:
         """Count a refusal of a lookup, producer or consumer; `reason` is one of a few words."""
-        found = self._by_key.get((connection.connection_id, reason))
-        if found is None:
-            whose = connection if len(self._by_key) < MOST_LINES else _NOBODY
-            found = self._by_key.setdefault((whose.connection_id, reason), ConnectionRefusals(whose, reason))
-        found.refused += 1
-        found.topic, found.detail = topic[: MOST_TEXT + 1], detail[: MOST_TEXT + 1]
+        refusals = self._by_key.get((connection.connection_id, reason))
+        if refusals is None:
+            owner = connection if len(self._by_key) < MOST_LINES else _NOBODY
+            refusals = self._by_key.setdefault((owner.connection_id, reason), ConnectionRefusals(owner, reason))
+        refusals.refused += 1
+        refusals.topic, refusals.detail = topic[: MOST_TEXT + 1], detail[: MOST_TEXT + 1]
 
     def take(self) -> list[ConnectionRefusals]:
         """Return the refusals since the last call."""

@@ -289,27 +289,27 @@ class Intervals:
         """True while lines of the last interval are still to be made."""
         return bool(self._unwritten or self._pending)
 
-    def _take_early(self, one: Stream | Limiter) -> None:
+    def _take_early(self, subject: Stream | Limiter) -> None:
         """Take the counts of the boundary before their slice, if they are still to be taken: they are about to change.
 
         That takes time of the work by which they change, mostly of a read.
         """
-        if one in (self._pending_streams if isinstance(one, Stream) else self._pending_limiters):
-            self._take(one)
+        if subject in (self._pending_streams if isinstance(subject, Stream) else self._pending_limiters):
+            self._take(subject)
             self._slices.charge(Work.ENTRIES, TAKEN_EARLY)
 
-    def _take(self, one: Stream | Limiter) -> None:
+    def _take(self, subject: Stream | Limiter) -> None:
         """Take the counts of the boundary of a stream or limiter, which are still to be taken."""
-        if isinstance(one, Stream):
-            del self._pending_streams[one]
+        if isinstance(subject, Stream):
+            del self._pending_streams[subject]
         else:
-            del self._pending_limiters[one]
+            del self._pending_limiters[subject]
         cut_at, interval_began, end = self._boundary
-        counted = self._taken(one, end, self._began(one, cut_at, interval_began, end[1]))
+        counted = self._taken(subject, end, self._began(subject, cut_at, interval_began, end[1]))
         if isinstance(counted.taken, TakenLimiter) and not counted.taken.is_steady(end[1] - counted.began[1]):
             self._steady.is_unsteady(counted.taken.limiter, end[1])
-        self._unwritten[one] = counted, interval_began[1]
-        self._journal.taken(one)
+        self._unwritten[subject] = counted, interval_began[1]
+        self._journal.taken(subject)
 
     def _take_next(self) -> None:
         """Take the counts of a stream that is still to be taken, or of a limiter if no stream is left."""
@@ -338,10 +338,10 @@ class Intervals:
         if self._steady.is_due:
             yield from self._steady.releasing()
 
-    def _write_line_of(self, one: Stream | Limiter) -> None:
-        counted, interval_began = self._unwritten.pop(one)
-        if not self._steady.keep(one, counted, interval_began):
-            self._write(one, counted)
+    def _write_line_of(self, subject: Stream | Limiter) -> None:
+        counted, interval_began = self._unwritten.pop(subject)
+        if not self._steady.keep(subject, counted, interval_began):
+            self._write(subject, counted)
         if not self._is_unwritten:
             self._let_go(self._lines.forget_values())
 
@@ -364,49 +364,55 @@ class Intervals:
         self._end_steady(over, end[1])
         self._write_now(over, self._taken(over, end, self._began(over, self._cut_at, self._ended, end[1])))
 
-    def _end_steady(self, one: Stream | Limiter, now: int) -> None:
+    def _end_steady(self, subject: Stream | Limiter, now: int) -> None:
         """End what is kept of a stream or limiter, as its line ends within an interval."""
-        self._steady.release(one)
-        if isinstance(one, Limiter):
-            self._steady.is_unsteady(one, now)
+        self._steady.release(subject)
+        if isinstance(subject, Limiter):
+            self._steady.is_unsteady(subject, now)
 
-    def _write_last_interval(self, one: Stream | Limiter) -> None:
+    def _write_last_interval(self, subject: Stream | Limiter) -> None:
         """Make the line of the last interval, if it is still to be made."""
-        self._take_early(one)
-        if one in self._unwritten:
+        self._take_early(subject)
+        if subject in self._unwritten:
             self._slices.take(Work.LINES)
-            self._write_line_of(one)
+            self._write_line_of(subject)
 
-    def _cut(self, one: Stream | Limiter, now: int) -> None:
+    def _cut(self, subject: Stream | Limiter, now: int) -> None:
         """End the line of a stream or limiter now, if it has one: other values hold from now on."""
-        self._write_last_interval(one)
-        if (self._unwritten or self._pending) and isinstance(one, Limiter):
-            self._lines.keep_value(one)
+        self._write_last_interval(subject)
+        if (self._unwritten or self._pending) and isinstance(subject, Limiter):
+            self._lines.keep_value(subject)
         end = self._wall() - (self._clock() - now), now
-        is_noted = one in self._journal.streams if isinstance(one, Stream) else one in self._journal.limiters
-        began = self._began(one, self._cut_at, self._ended, self._clock())
-        self._end_steady(one, now)
+        is_noted = (
+            subject in self._journal.streams if isinstance(subject, Stream) else subject in self._journal.limiters
+        )
+        began = self._began(subject, self._cut_at, self._ended, self._clock())
+        self._end_steady(subject, now)
         if is_noted and now > began[1]:
-            self._write_now(one, self._taken(one, end, began))
+            self._write_now(subject, self._taken(subject, end, began))
         if now > self._ended[1]:
-            self._cut_at[_key_of(one)] = end
+            self._cut_at[_key_of(subject)] = end
 
     @staticmethod
-    def _began(one: Stream | Limiter, cut_at: dict[Stream | Scope, Moment], ended: Moment, now: int) -> Moment:
+    def _began(subject: Stream | Limiter, cut_at: dict[Stream | Scope, Moment], ended: Moment, now: int) -> Moment:
         """Return when a line of a stream or limiter began; that of a limiter not before it was made.
 
         A limiter may replace one that was forgotten, and its bucket does not know the time before.
         """
-        cut = cut_at.get(_key_of(one), ended)
+        cut = cut_at.get(_key_of(subject), ended)
         began = cut if cut[1] > ended[1] else ended
-        if isinstance(one, Limiter) and began[1] < one.made_at < now:
-            return began[0] + one.made_at - began[1], one.made_at
+        if isinstance(subject, Limiter) and began[1] < subject.made_at < now:
+            return began[0] + subject.made_at - began[1], subject.made_at
         return began
 
-    def _taken(self, one: Stream | Limiter, end: Moment, began: Moment) -> CountedSpan:
+    def _taken(self, subject: Stream | Limiter, end: Moment, began: Moment) -> CountedSpan:
         """Return the counts of a stream or limiter up to a moment, and their span."""
         now = end[1]
-        take = self._tally.take_stream(one, now) if isinstance(one, Stream) else self._tally.take_limiter(one, now)
+        take = (
+            self._tally.take_stream(subject, now)
+            if isinstance(subject, Stream)
+            else self._tally.take_limiter(subject, now)
+        )
         return CountedSpan(began, end, take)
 
     def _write_all(self) -> None:
@@ -416,13 +422,13 @@ class Intervals:
         if self._is_writing:
             self._slices.finish(Work.LINES)
 
-    def _write_now(self, one: Stream | Limiter, counted: CountedSpan) -> None:
+    def _write_now(self, subject: Stream | Limiter, counted: CountedSpan) -> None:
         """Make a line before the end of its interval; it takes time of the work that ends it."""
         self._slices.take(Work.LINES)
-        self._write(one, counted)
+        self._write(subject, counted)
 
-    def _write(self, one: Stream | Limiter, counted: CountedSpan) -> None:
-        self._steady.release(one)
+    def _write(self, subject: Stream | Limiter, counted: CountedSpan) -> None:
+        self._steady.release(subject)
         span, taken = counted.span, counted.taken
         if isinstance(taken, TakenLimiter):
             self._lines.limit(span, taken.limiter, self._tally.of_limiter(taken))
@@ -467,9 +473,9 @@ class Intervals:
             self._slices.run(Work.MEMORY, letting_go(*forgotten))
 
 
-def _key_of(one: Stream | Limiter) -> Stream | Scope:
+def _key_of(subject: Stream | Limiter) -> Stream | Scope:
     """Return the key of lines that follow each other: a limiter may be replaced by another one."""
-    return one if isinstance(one, Stream) else one.scope
+    return subject if isinstance(subject, Stream) else subject.scope
 
 
 def _to_boundary(wall: int, interval: int) -> int:

@@ -492,12 +492,12 @@ class PeriodicLines:
         self._streams = KnownLines[Stream]()
         self._limiters = KnownLines[Limiter]()
 
-    def encoded(self, one: Stream | Limiter) -> bytes:
+    def encoded(self, subject: Stream | Limiter) -> bytes:
         """Return the fields of a line that are not counts, with the values of now."""
-        if isinstance(one, Stream):
-            return self._encoded_stream(one)
-        value = one.limit, one.source, one.shares, one.quota
-        return self._limiters.get(one, value, lambda: self._of(one))
+        if isinstance(subject, Stream):
+            return self._encoded_stream(subject)
+        value = subject.limit, subject.source, subject.shares, subject.quota
+        return self._limiters.get(subject, value, lambda: self._of(subject))
 
     def _encoded_stream(self, stream: Stream) -> bytes:
         connection = stream.connection

@@ -61,12 +61,12 @@ def events() -> dict[str, list[LogEvent]]:
     Raises:
         TypeError: If the event of a call is no literal text, or its fields are not named in its function.
     """
-    found: dict[str, set[LogEvent]] = {heading: set() for heading, _ in _SECTIONS}
+    by_heading: dict[str, set[LogEvent]] = {heading: set() for heading, _ in _SECTIONS}
     for path in sorted(_PACKAGE.rglob("*.py")):
         place = path.relative_to(_PACKAGE).as_posix()
         heading = next(heading for heading, begins in _SECTIONS if place.startswith(begins))
-        found[heading].update(events_of(path))
-    return {heading: sorted(of) for heading, of in found.items() if of}
+        by_heading[heading].update(events_of(path))
+    return {heading: sorted(of) for heading, of in by_heading.items() if of}
 
 
 def events_of(path: Path) -> Iterator[LogEvent]:

@@ -116,39 +116,39 @@ class SteadyLines:
         if self._longest:
             self._unsteady[limiter] = now
 
-    def keep(self, one: Stream | Limiter, counted: CountedSpan, interval_began: int) -> bool:
+    def keep(self, subject: Stream | Limiter, counted: CountedSpan, interval_began: int) -> bool:
         """Add the counts of an interval to those that are kept; return False if it must have a line of its own.
 
         Args:
-            one: The stream or limiter.
+            subject: The stream or limiter.
             counted: Its counts in the interval.
             interval_began: The begin of the interval, by the monotonic clock.
         """
         if not self._longest or counted.began[1] != interval_began:
             return False
-        if isinstance(one, Limiter) and one.lease is not None:
+        if isinstance(subject, Limiter) and subject.lease is not None:
             return False
-        unsteady_at = self._unsteady_at(one)
+        unsteady_at = self._unsteady_at(subject)
         if unsteady_at > interval_began or not counted.taken.is_steady(counted.ended[1] - interval_began):
             return False
-        kept = self._kept.get(one)
+        kept = self._kept.get(subject)
         if kept is not None and unsteady_at > kept.counted.began[1]:
-            self.release(one)
+            self.release(subject)
             kept = None
         taken = self._tally.count(counted.taken)
         largest = taken.largest_bound()
         if kept is None:
-            encoded = self._lines.encoded(one)
+            encoded = self._lines.encoded(subject)
         else:
             counted, encoded = counted._replace(began=kept.counted.began), kept.encoded
             taken = taken.after(kept.counted.taken)
             largest = max(largest[0], kept.largest[0]), max(largest[1], kept.largest[1])
-        self._kept[one] = _Kept(counted._replace(taken=taken), encoded, largest)
+        self._kept[subject] = _Kept(counted._replace(taken=taken), encoded, largest)
         return True
 
-    def release(self, one: Stream | Limiter) -> None:
+    def release(self, subject: Stream | Limiter) -> None:
         """Write the line of what is kept of a stream or limiter, if anything is."""
-        kept = self._kept.pop(one, None)
+        kept = self._kept.pop(subject, None)
         if kept is None:
             return
         span, taken = kept.counted.span, kept.counted.taken
@@ -164,8 +164,8 @@ class SteadyLines:
     def releasing(self) -> Iterator[None]:
         """Write the lines of all that is kept now, one in each step."""
         self._is_due = False
-        for one in list(self._kept):
-            self.release(one)
+        for subject in list(self._kept):
+            self.release(subject)
             yield
         self._unsteady.clear()
 
@@ -174,12 +174,12 @@ class SteadyLines:
         """True if all that is kept must have its lines with those of this interval."""
         return self._is_due
 
-    def _unsteady_at(self, one: Stream | Limiter) -> int:
+    def _unsteady_at(self, subject: Stream | Limiter) -> int:
         """Return until when something of a stream or limiter was not steady, as far as it is known."""
         unsteady, latest = self._unsteady, self._unsteady_all
-        if isinstance(one, Limiter):
-            return max(latest, unsteady.get(one, -1))
+        if isinstance(subject, Limiter):
+            return max(latest, unsteady.get(subject, -1))
         if unsteady:
-            for limiter in one.chain if one.observed is None else (*one.chain, *one.observed.chain):
+            for limiter in subject.chain if subject.observed is None else (*subject.chain, *subject.observed.chain):
                 latest = max(latest, unsteady.get(limiter, -1))
         return latest

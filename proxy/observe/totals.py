@@ -190,11 +190,11 @@ class NamespaceTotals:
 
     def delays_of(self, tenant: str, direction: str) -> DelayTotals:
         """Return the delays to add to for a tenant."""
-        found = self.delays.get((tenant, direction))
-        if found is None:
+        totals = self.delays.get((tenant, direction))
+        if totals is None:
             is_own = len(self.delays) < 2 * MOST_TENANTS and len(tenant) <= LONGEST_NAME
-            found = self.delays.setdefault((tenant if is_own else OTHERS[0], direction), DelayTotals())
-        return found
+            totals = self.delays.setdefault((tenant if is_own else OTHERS[0], direction), DelayTotals())
+        return totals
 
     def of_level(self, direction: str, level: str) -> LevelTotals:
         """Return the totals of a level to add to."""
@@ -206,10 +206,10 @@ def owner_of(setting: Setting, name: str) -> tuple[str, str] | None:
 
     None for a pattern, and for a name that is of no tenant.
     """
-    found = setting.record.streams_of(name)
-    if found is None or len(found[1]) != 1:
+    indexed = setting.record.streams_of(name)
+    if indexed is None or len(indexed[1]) != 1:
         return None
-    part, (of_stream,) = found
+    part, (of_stream,) = indexed
     if part is TENANT:
         return of_stream, ""
     path = of_stream if part is NAMESPACE else of_stream.partition("://")[2]

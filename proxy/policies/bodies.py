@@ -254,13 +254,13 @@ def requested_body(text: bytes, kind: type[T], name: str = "", form: str = "") -
     Raises:
         BodyError: If it is none, or a key occurs twice in one object.
     """
-    what = name or kind.__name__
+    type_name = name or kind.__name__
     if kind is not Any:
-        return _typed(text, kind, what, form)[0]
+        return _typed(text, kind, type_name, form)[0]
     try:
         body: T = read_json(text)
     except ValueError as error:
-        raise BodyError(f"the body is not a {what}: {form or error}") from None
+        raise BodyError(f"the body is not a {type_name}: {form or error}") from None
     return body
 
 
@@ -274,14 +274,14 @@ def requested_fields(text: bytes, kind: type[T]) -> tuple[T, frozenset[str]]:
     return body, frozenset(written)
 
 
-def _typed(text: bytes, kind: type[T], what: str, form: str) -> tuple[T, Any]:
+def _typed(text: bytes, kind: type[T], type_name: str, form: str) -> tuple[T, Any]:
     """Return a body as its type, and as JSON's own values."""
     if len(text) > MOST_REQUESTED:
-        raise BodyError(f"the body has {len(text)} bytes; a {what} has at most {MOST_REQUESTED // 1024} KiB")
+        raise BodyError(f"the body has {len(text)} bytes; a {type_name} has at most {MOST_REQUESTED // 1024} KiB")
     try:
         body = typed_json.decode(text, kind)
     except (msgspec.DecodeError, ValueError) as error:
-        raise BodyError(f"the body is not a {what}: {form or error}") from None
+        raise BodyError(f"the body is not a {type_name}: {form or error}") from None
     try:
         return body, read_json(text)
     except ValueError:  # msgspec has read it: only numbers that json refuses are left

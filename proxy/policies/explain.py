@@ -157,8 +157,8 @@ def wider_from(state: PolicyState, target: PolicyTarget) -> Iterator[PolicyTarge
 
 def holding(state: PolicyState, target: PolicyTarget) -> tuple[PolicyTarget, Value] | None:
     """Return the value that holds at a target, perhaps of a pattern or a wider setting, and the target that has it."""
-    found = ((each, state.layers.at(each)) for each in wider_from(state, target))
-    return next(((each, value) for each, value in found if value and value.limit), None)
+    values = ((each, state.layers.at(each)) for each in wider_from(state, target))
+    return next(((each, value) for each, value in values if value and value.limit), None)
 
 
 def beneath(
@@ -174,7 +174,7 @@ def beneath(
         others = [*OF_OPERATOR[: OF_OPERATOR.index(layer)]]
     for each in wider_from(state, target):
         if each == target and layer is not Layer.TENANT:
-            value = next((found for other in others if (found := layers.written(other, each))), None)
+            value = next((candidate for other in others if (candidate := layers.written(other, each))), None)
         else:
             value = layers.of_operator(each)
         if value is not None and value.limit:

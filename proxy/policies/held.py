@@ -128,12 +128,12 @@ def _since(
     state: PolicyState, key: PolicyKey, layer: Layer, target: PolicyTarget, *, is_null: bool = False
 ) -> ValueBefore | None:
     """Return the value that holds at a target once that of a key is taken back, or is null; None for no limit."""
-    found = beneath(state, target, layer, is_null=is_null)
+    fallback = beneath(state, target, layer, is_null=is_null)
     if layer is Layer.DYNAMIC and not any(state.layers.written(each, target) for each in (Layer.REST, Layer.GLOBAL)):
         left = {name: text for name, text in state.dynamic.items() if name != key.name}
         value = dynamic_value(target, left, state.layers.written(Layer.FILE, target))
         if value is not None:  # of the widest settings
-            found = (target, value) if value.limit else None
+            fallback = (target, value) if value.limit else None
     own = next(
         (
             (each, value)
@@ -142,10 +142,10 @@ def _since(
         ),
         None,
     )
-    if found and own:
-        limit = stricter(found[1].limit, own[1].limit)
-        own = None if limit == found[1].limit else (own[0], Value(limit, own[1].origin))
-    held = own or found
+    if fallback and own:
+        limit = stricter(fallback[1].limit, own[1].limit)
+        own = None if limit == fallback[1].limit else (own[0], Value(limit, own[1].origin))
+    held = own or fallback
     return held and _before(*held)
 
 

@@ -293,14 +293,14 @@ class Store:
         """Return the error for a store with a part that cannot be read, with the remedy."""
         return self._explain(f"malformed: {trouble}")
 
-    def write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
+    def write(self, changes: Sequence[StoredChange], at_ns: int, caller: str, address: str) -> None:
         """Write all changes and their audit lines, or nothing; they are on disk when this returns.
 
         Raises:
             StoreError: If it cannot be written. Nothing has changed then.
         """
         with self._transaction():
-            self._write(changes, at_ns, who, address)
+            self._write(changes, at_ns, caller, address)
             if self._is_alone:
                 _set_ahead(self._base, at_ns)
         for owner, more in differences(changes).items():
@@ -308,14 +308,14 @@ class Store:
         if self._is_alone:
             self.ahead_ns = at_ns
 
-    def note(self, action: Action, at_ns: int, who: str, address: str) -> None:
+    def note(self, action: Action, at_ns: int, caller: str, address: str) -> None:
         """Write an action into the audit log; it is on disk when this returns.
 
         Raises:
             StoreError: If it cannot be written.
         """
         with self._transaction():
-            line = (at_ns, who, address, str(action.kind), "", action.name, None, action.effect, None, None)
+            line = (at_ns, caller, address, str(action.kind), "", action.name, None, action.effect, None, None)
             self._note(line, action.owner)
             self._forget_oldest([action.owner])
 
@@ -355,8 +355,8 @@ class Store:
                 (most,),
             ).fetchall()
         return [
-            Audited(at_ns, who, address, _audited((kind, setting, name), *bodies))
-            for at_ns, who, address, kind, setting, name, *bodies in rows
+            Audited(at_ns, caller, address, _audited((kind, setting, name), *bodies))
+            for at_ns, caller, address, kind, setting, name, *bodies in rows
         ]
 
     def lend(self) -> None:
@@ -470,7 +470,7 @@ class Store:
         for owner, policies, added in rows:
             self.room.add(owner, policies, added or 0)
 
-    def _write(self, changes: Sequence[StoredChange], at_ns: int, who: str, address: str) -> None:
+    def _write(self, changes: Sequence[StoredChange], at_ns: int, caller: str, address: str) -> None:
         authors = set[str]()
         for change in changes:
             parts, owner = _parts(change.key), owner_of(change.key)
@@ -482,9 +482,9 @@ class Store:
                 self._base.execute(  # not REPLACE, which would empty the columns that a later Sluice has added
                     "INSERT INTO policies (kind, setting, name, body, who) VALUES (?, ?, ?, ?, ?) "
                     "ON CONFLICT (kind, setting, name) DO UPDATE SET body = excluded.body, who = excluded.who",
-                    (*parts, change.after, who),
+                    (*parts, change.after, caller),
                 )
-            self._note((at_ns, who, address, *parts, change.before, change.after, change.held, change.words), author)
+            self._note((at_ns, caller, address, *parts, change.before, change.after, change.held, change.words), author)
         self._forget_oldest(authors)
 
     def _note(self, line: tuple[object, ...], owner: str) -> None:
@@ -580,9 +580,9 @@ def stores_beside(store: Path) -> dict[int, Path]:
 def _check_alone(path: Path) -> None:
     """Check that a store that is not there leaves no policies behind that were set with several processes."""
     if beside := stores_beside(path):
-        found = beside[min(beside)]
+        store = beside[min(beside)]
         raise sqlite3.OperationalError(
-            f"is not there, but {found.name} is, a store of one of several processes: `sluice restore {found} {path}` "
+            f"is not there, but {store.name} is, a store of one of several processes: `sluice restore {store} {path}` "
             "goes on with its policies; or remove it to begin without"
         )
 

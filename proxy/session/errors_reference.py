@@ -44,15 +44,15 @@ kicked.
 
 def refusals() -> list[tuple[str, str]]:
     """Return code and text of each refusal that the code spells out, in order."""
-    found = set[tuple[str, str]]()
+    rows = set[tuple[str, str]]()
     for path in _PACKAGE.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "RefusedError":
                 code, text = node.args
                 if isinstance(code, ast.Name) and code.id in ServerError.keys():  # noqa: SIM118 - an enum of protobuf
-                    found.update((code.id, each) for each in _texts(text, constants_of(tree)))
-    return sorted(found)
+                    rows.update((code.id, each) for each in _texts(text, constants_of(tree)))
+    return sorted(rows)
 
 
 def _texts(node: ast.expr, constants: Mapping[str, str]) -> Iterator[str]:
@@ -74,13 +74,13 @@ def _meanings() -> dict[str, str]:
     """Return the docstring below each reason."""
     source = ast.parse(Path(__file__).with_name("events.py").read_text(encoding="utf-8"))
     reasons = next(each for each in source.body if isinstance(each, ast.ClassDef) and each.name == "CloseReason")
-    found, last = {}, ""
+    meanings, last = {}, ""
     for each in reasons.body:
         if isinstance(each, ast.Assign):
             last = ast.literal_eval(each.value)
         elif isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and last:
-            found[last] = " ".join(str(each.value.value).split())
-    return found
+            meanings[last] = " ".join(str(each.value.value).split())
+    return meanings
 
 
 def reference() -> str:
