@@ -320,7 +320,10 @@ class World:
         for process in self.processes:
             names.setdefault(process.member.version, []).append(process.member.name)
         for process in self.processes:
-            sets = {one.version: (one.members, list(one.names)) for one in process.member.version_sets}
+            sets = {
+                version_set.version: (version_set.members, list(version_set.names))
+                for version_set in process.member.version_sets
+            }
             expected = {version: (len(members), sorted(members)) for version, members in names.items()}
             assert sets == (expected if len(names) > 1 else {}), process.member.name
 

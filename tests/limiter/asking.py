@@ -64,5 +64,5 @@ class Asking:
 
 def idle_at(window: CreditWindow, consumers: Iterable[Permits]) -> int:
     """What those of them have under way there that are idle."""
-    wired = (pair for one in consumers for pair in zip(one.windows, one._accounts, strict=True))
-    return sum(account.amount for one, account in wired if one is window and account.is_idle)
+    wired = (pair for permits in consumers for pair in zip(permits.windows, permits._accounts, strict=True))
+    return sum(account.amount for own_window, account in wired if own_window is window and account.is_idle)

@@ -63,8 +63,8 @@ class Clockwork(Truths):
         self.streams.append(stream)
         return stream
 
-    def one(self, whose: int) -> Stream:
-        return self.streams[whose % len(self.streams)]
+    def one(self, index: int) -> Stream:
+        return self.streams[index % len(self.streams)]
 
     def came_out(self, stream: Stream, entry: Entry) -> None:
         assert self.expected[stream].popleft() == int(entry.frame), "in order, nothing twice, nothing lost"
@@ -97,9 +97,9 @@ class Clockwork(Truths):
         self.world.scheduler.hold(stream, Entry(str(number).encode(), messages, size, size, self.now), self.now)
 
     @precondition(lambda self: self.streams)
-    @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
-    def offer(self, whose: int, entries: list[tuple[int, int]]) -> None:
-        stream, scheduler = self.one(whose), self.world.scheduler
+    @rule(index=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
+    def offer(self, index: int, entries: list[tuple[int, int]]) -> None:
+        stream, scheduler = self.one(index), self.world.scheduler
         for messages, size in entries:
             obstacles = self.blocking(stream)
             self.offered(stream, messages, size)
@@ -110,7 +110,7 @@ class Clockwork(Truths):
                 continue
             assert stream.held or obstacles, "nobody waits for nothing"
             refuses = rejecting(stream, self.now)
-            closed = (one for one in obstacles if one.limit.mode == "reject")
+            closed = (obstacle for obstacle in obstacles if obstacle.limit.mode == "reject")
             assert refuses is (None if stream.held else next(closed, None)), "what comes after held entries is held"
             if refuses is None:
                 self.holds(stream, messages, size)
@@ -130,8 +130,8 @@ class Clockwork(Truths):
         scheduler = self.world.scheduler
         admitted: list[tuple[Stream, int, int]] = []
         before = self.tokens()
-        for whose, (messages, size) in tallies:
-            stream = self.one(whose)
+        for index, (messages, size) in tallies:
+            stream = self.one(index)
             in_the_way = bool(stream.held) or any(map(self.is_waited_on, stream.chain))
             if not scheduler.admit(stream, messages, size, self.now):
                 for passed, *counts in admitted:
@@ -160,15 +160,15 @@ class Clockwork(Truths):
             assert tokens <= max(before.get(bucket, tokens), 0)
 
     @precondition(lambda self: any(stream.held for stream in self.streams))
-    @rule(whose=WHOSE)
-    def command_behind(self, whose: int) -> None:
+    @rule(index=WHOSE)
+    def command_behind(self, index: int) -> None:
         waiting = [stream for stream in self.streams if stream.held]
-        self.holds(waiting[whose % len(waiting)], 0, 0)
+        self.holds(waiting[index % len(waiting)], 0, 0)
 
     @precondition(lambda self: self.streams)
-    @rule(whose=WHOSE)
-    def drop(self, whose: int) -> None:
-        self.dropped(self.one(whose), self.world.scheduler.drop_held(self.one(whose), self.now))
+    @rule(index=WHOSE)
+    def drop(self, index: int) -> None:
+        self.dropped(self.one(index), self.world.scheduler.drop_held(self.one(index), self.now))
 
     def dropped(self, stream: Stream, entries: list[Entry]) -> None:
         assert [int(entry.frame) for entry in entries] == list(self.expected[stream])
@@ -202,14 +202,14 @@ class Clockwork(Truths):
         scheduler.serve(limiter, self.now)
 
     def move_to(self, at: int) -> None:
-        for one in [*(stream for stream in self.everyone() if stream.held), *self.rows()]:
-            self.waited[one] += at - self.now
+        for subject in [*(stream for stream in self.everyone() if stream.held), *self.rows()]:
+            self.waited[subject] += at - self.now
         self.world.clock.now = at
 
-    def cut(self, one: Stream | Limiter, _now: int) -> None:
+    def cut(self, subject: Stream | Limiter, _now: int) -> None:
         """A limiter that its last stream has left reports no more; others do."""
-        if isinstance(one, Limiter) and not one.streams:
-            self.told_early.append(one)
+        if isinstance(subject, Limiter) and not subject.streams:
+            self.told_early.append(subject)
 
     @rule()
     def read_journal(self) -> None:

@@ -44,7 +44,7 @@ class Dispatching(World):
         known = [
             self.policies.in_force("dispatch", *of) for of in map(self.registry._live.__getitem__, self.registry.live())
         ]
-        self.ledger.in_force_now((one.scope, one.limit) for one in chain.from_iterable(known))
+        self.ledger.in_force_now((entry.scope, entry.limit) for entry in chain.from_iterable(known))
         self.registry.apply(self.clock.now)
 
     def in_force(self, consumer: "Consumer") -> tuple[InForce, ...]:

@@ -87,27 +87,27 @@ def test_after_a_look_a_stream_reports_all_its_limiters_again() -> None:
 
 
 def test_of_streams_that_are_over_only_so_many_wait_for_the_reader() -> None:
-    journal, world, told = ActivityJournal(), World(), list[object]()
-    journal.read_by(ActivityReader(on_early=told.append))
+    journal, world, reported = ActivityJournal(), World(), list[object]()
+    journal.read_by(ActivityReader(on_early=reported.append))
     stays = world.stream()
     journal.note(stays)
     over = [world.stream() for _ in range(MOST_ENDED + 5)]
     for stream in over:
         journal.note(stream)
         journal.ended(stream)
-    assert told == over[MOST_ENDED:]
+    assert reported == over[MOST_ENDED:]
     assert emptied(journal)[0] == [stays, *over[:MOST_ENDED]]
     journal.ended(over[0])
-    assert len(told) == 5, "who has nothing to report does not report it"
+    assert len(reported) == 5, "who has nothing to report does not report it"
 
 
 def test_forgotten_limiter_is_reported_at_once() -> None:
-    journal, world, total, told = ActivityJournal(), World(), limiter(10), list[object]()
-    journal.read_by(ActivityReader(on_early=told.append))
+    journal, world, total, reported = ActivityJournal(), World(), limiter(10), list[object]()
+    journal.read_by(ActivityReader(on_early=reported.append))
     journal.note(world.stream(total))
     for _ in range(2):
         journal.forgotten(total)
-    assert told == [total]
+    assert reported == [total]
     assert emptied(journal)[1] == []
 
 
@@ -127,8 +127,8 @@ def test_a_limiter_is_taken_before_its_counts_change(act: Callable[[Scheduler, L
     def state() -> tuple[int | None, int]:
         return total.wakes_at, total.usage.throttled.running_ns(2 * 10**9)
 
-    def take(one: Stream | Limiter) -> None:
-        if one is total:
+    def take(subject: Stream | Limiter) -> None:
+        if subject is total:
             seen.append(state())
 
     world, total = World(), limiter(1)

@@ -188,7 +188,7 @@ def test_provisional_places_of_a_source_are_at_most_free_ones(steps: list[tuple[
     for step, key, source in steps:
         mine = has.setdefault((key, source), [])
         free = most - sum(len(those) for (other, _), those in has.items() if other == key)
-        provisional = [one for one, is_accepted in mine if not is_accepted]
+        provisional = [slot for slot, is_accepted in mine if not is_accepted]
         if step == "come":
             is_admitted = take_all([(places, (key, source))], 0) is None
             assert is_admitted == (len(provisional) < free)
@@ -197,14 +197,14 @@ def test_provisional_places_of_a_source_are_at_most_free_ones(steps: list[tuple[
         elif step == "accept" and provisional:
             provisional[0].accepted()
             provisional[0].accepted()
-            has[key, source] = [(one, is_accepted or one is provisional[0]) for one, is_accepted in mine]
+            has[key, source] = [(slot, is_accepted or slot is provisional[0]) for slot, is_accepted in mine]
         elif step == "go" and mine:
             mine.pop(0)[0].give_back()
         assert places.sources == sum(any(not is_accepted for _, is_accepted in those) for those in has.values())
         assert len(places) == len({key for (key, _), those in has.items() if those})
     for those in has.values():
-        for one, _ in those:
-            one.give_back()
+        for slot, _ in those:
+            slot.give_back()
     assert (len(places), places.sources) == (0, 0)
 
 

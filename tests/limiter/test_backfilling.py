@@ -110,12 +110,12 @@ def test_three_limits_in_a_ring_leave_nobody_waiting_for_ever(batch: int) -> Non
     world = World()
     ring = [limiter(1000, name=name) for name in "abc"]
     entries = repeat((batch, batch * SIZE))
-    alone = [world.greedy(one, entries=entries) for one in ring]
+    alone = [world.greedy(limit, entries=entries) for limit in ring]
     crossing = [world.greedy(ring[i], ring[(i + 1) % 3], entries=entries) for i in range(3)]
     world.run(SECONDS)
     shares = [world.messages_of(stream) / SECONDS for stream in [*alone, *crossing]]
     assert jain(shares) > 0.95
-    assert all(one.usage.messages >= 0.85 * 1000 * SECONDS for one in ring)
+    assert all(limit.usage.messages >= 0.85 * 1000 * SECONDS for limit in ring)
 
 
 def test_a_slow_limit_within_a_total_costs_the_total_nothing() -> None:
@@ -174,8 +174,8 @@ def test_the_earliest_claim_stands() -> None:
     waiting = world.stream(busy)
     world.offer(waiting, 1, 1)
     early, late = world.stream(busy, slow), world.stream(busy, slow)
-    for number, one in enumerate((early, late), start=1):
-        one.tags = (tag_of(one, busy, 1, number),)
+    for number, stream in enumerate((early, late), start=1):
+        stream.tags = (tag_of(stream, busy, 1, number),)
     lines = world.scheduler._lines
     lines.claim(late, slow)
     assert busy.claimant is late
@@ -252,7 +252,7 @@ def test_an_alarm_for_the_end_of_a_claim_delays_no_newcomer() -> None:
 
 
 def test_a_refusal_names_the_limit_and_its_value() -> None:
-    one = limiter(10, 500, name="persistent://t/n/x")
-    assert refusal_of(one) == (
+    limit = limiter(10, 500, name="persistent://t/n/x")
+    assert refusal_of(limit) == (
         "over the publish limit of topic persistent://t/n/x: 10 messages per 1 s and 500 bytes per 1 s"
     )

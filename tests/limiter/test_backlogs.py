@@ -286,14 +286,14 @@ def test_from_the_moment_on_at_which_it_is_limited_each_limit_holds(steps: list[
     """Messages that pass while a subscription is spared are charged to no limit, earn no tokens, and are counted."""
     world = Dispatching(SPARING).limit_topics(TEN)
     consumers = [world.consumer().ask(40) for _ in range(3)]
-    for whose, entries, messages, seconds in steps:
-        consumer = consumers[whose]
+    for index, entries, messages, seconds in steps:
+        consumer = consumers[index]
         consumer.sent(repeat((messages, 100), entries))
         if entries:
             consumer.ask(entries)
         world.run(seconds)
-        assert all(one.limiters == consumer.limiters for one in consumers), "all of a subscription, or none"
-        assert all(one.counter == one.permits.at_broker for one in consumers)
+        assert all(member.limiters == consumer.limiters for member in consumers), "all of a subscription, or none"
+        assert all(member.counter == member.permits.at_broker for member in consumers)
     world.ledger.check()
     (limiter,) = world.registry.limiters.values()
     passed, spared = (

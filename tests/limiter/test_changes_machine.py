@@ -94,10 +94,10 @@ class Slices(World):
         stream = self.stream()
         subscription = "s" if direction == "dispatch" else ""
         stream.name = StreamName(direction, "t", "n", topic, 1, client.producer_name, subscription)
-        whose = replace(client, subscription=subscription)
+        owner = replace(client, subscription=subscription)
         if direction == "dispatch":
-            whose = replace(whose, producer_name="")
-        self.registry.open(stream, parse_topic(topic), self.clock.now, whose)
+            owner = replace(owner, producer_name="")
+        self.registry.open(stream, parse_topic(topic), self.clock.now, owner)
         if direction == "dispatch":
             self.registry.meter(stream, lambda _permits: None)
 
@@ -126,11 +126,11 @@ class Slices(World):
             topic, client = self.registry._live[stream]
             in_force = self.policies.in_force(stream.name.direction, topic, client)
             for is_observed, chain in ((False, stream.chain), (True, observed_by(stream))):
-                wanted = [one for one in in_force if (one.limit.mode == "observe") == is_observed]
-                assert [(one.scope, one.limit, one.source) for one in chain] == [
-                    (one.scope, one.limit, one.source) for one in wanted
+                wanted = [entry for entry in in_force if (entry.limit.mode == "observe") == is_observed]
+                assert [(limiter.scope, limiter.limit, limiter.source) for limiter in chain] == [
+                    (entry.scope, entry.limit, entry.source) for entry in wanted
                 ]
-                assert all(self.registry.limiters[one.scope] is one for one in chain)
+                assert all(self.registry.limiters[limiter.scope] is limiter for limiter in chain)
             if stream.permits is not None:
                 assert stream.permits.windows == windows_of(stream.chain)
             assert stream.waits_on in stream.chain if stream.held else stream.waits_on is None

@@ -20,7 +20,7 @@ def test_it_keeps_the_order_in_which_they_came(steps: list[tuple[bool, int]]) ->
         account = accounts[which]
         if not comes:
             row.remove(account)
-            listed = [one for one in listed if one is not account]
+            listed = [member for member in listed if member is not account]
         elif account not in listed:
             row.add(account)
             listed.append(account)
@@ -31,12 +31,12 @@ def test_it_keeps_the_order_in_which_they_came(steps: list[tuple[bool, int]]) ->
 
 def test_who_has_left_holds_nobody() -> None:
     """No circle of references stays: what is over is gone at once."""
-    one, other, row = CreditAccount(Asking().permits, WINDOW), CreditAccount(Asking().permits, WINDOW), CreditRow()
-    row.add(one)
+    account, other, row = CreditAccount(Asking().permits, WINDOW), CreditAccount(Asking().permits, WINDOW), CreditRow()
+    row.add(account)
     row.add(other)
-    row.remove(one)
+    row.remove(account)
     row.remove(other)
-    assert (one.before, one.after, other.before, other.after) == (None, None, None, None)
+    assert (account.before, account.after, other.before, other.after) == (None, None, None, None)
 
 
 def test_permits_that_are_over_keep_nobody_who_keeps_them() -> None:

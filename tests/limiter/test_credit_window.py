@@ -28,23 +28,23 @@ def test_what_is_under_way_stays_within_its_bound(horizon: int, acts: list[tuple
     window = CreditWindow(horizon)
     consumers: list[Asking] = []
     was_idle = False
-    for what, whose, number in acts:
-        if what == "open":
+    for act, index, number in acts:
+        if act == "open":
             consumers.append(Asking(window, rules=RULES))
             consumers[-1].ask(number)
         elif consumers:
-            chosen = consumers[whose % len(consumers)]
-            if what == "ask":
+            chosen = consumers[index % len(consumers)]
+            if act == "ask":
                 chosen.ask(number)
-            elif what == "arrive" and chosen.permits.at_broker > 0:
+            elif act == "arrive" and chosen.permits.at_broker > 0:
                 chosen.arrive(entry)
-            elif what == "pass":
+            elif act == "pass":
                 chosen.pass_one()
-            elif what == "close":
+            elif act == "close":
                 consumers.remove(chosen)
                 chosen.permits.close()
         n = len(consumers)
-        idle = idle_at(window, (one.permits for one in consumers))
+        idle = idle_at(window, (consumer.permits for consumer in consumers))
         assert window.under_way + idle <= most_ever(horizon, n) + (n + 1) * entry
         was_idle |= idle > 0
         assert was_idle or window.under_way <= horizon * (2 + log(max(1, n))) + (n + 1) * entry
@@ -59,16 +59,16 @@ def test_permits_at_the_broker_are_bounded_whatever_its_entries_hold(
     window = CreditWindow(horizon)
     consumers = [Asking(window, rules=RULES) for _ in range(4)]
     was_idle = False
-    for what, whose, number in acts:
-        chosen = consumers[whose % 4]
-        if what in {"open", "ask"}:
+    for act, index, number in acts:
+        chosen = consumers[index % 4]
+        if act in {"open", "ask"}:
             chosen.ask(number)
-        elif what == "arrive" and chosen.permits.at_broker > 0:
+        elif act == "arrive" and chosen.permits.at_broker > 0:
             chosen.arrive(number)
         else:
             chosen.pass_one()
-        was_idle |= idle_at(window, (one.permits for one in consumers)) > 0
-        permits = sum(max(0, one.permits.at_broker) for one in consumers)
+        was_idle |= idle_at(window, (consumer.permits for consumer in consumers)) > 0
+        permits = sum(max(0, consumer.permits.at_broker) for consumer in consumers)
         assert permits <= most_ever(horizon, 4) + 5
         assert was_idle or permits <= horizon * (2 + log(4)) + 5
 
@@ -99,12 +99,12 @@ def test_a_consumer_is_idle_after_eight_round_trips_of_others() -> None:
     window = CreditWindow(1000)
     idle, active = Asking(window), Asking(window)
     idle.ask(20)
-    found = []
+    amounts = []
     for _ in range(8):
         active.ask(100)
         active.receive_all()
-        found.append(idle_at(window, [idle.permits]))
-    assert found == [0] * 7 + [20]
+        amounts.append(idle_at(window, [idle.permits]))
+    assert amounts == [0] * 7 + [20]
 
 
 def test_what_idle_consumers_have_counts_beyond_its_bound() -> None:

@@ -61,39 +61,39 @@ class Deliveries(Counted):
         self.had_idle: set[CreditWindow] = set()
         self.brought_along: dict[Consumer, tuple[tuple[list[tuple[CreditWindow, int]], int], int]] = {}
 
-    def one(self, whose: int) -> Consumer:
-        return self.consumers[whose % len(self.consumers)]
+    def one(self, index: int) -> Consumer:
+        return self.consumers[index % len(self.consumers)]
 
     @precondition(lambda self: len(self.consumers) < MOST_CONSUMERS)
     @rule(place=PLACES, permits=PERMITS)
     def open(self, place: tuple[str, str], permits: int) -> None:
         self.consumers.append(self.world.consumer(*place).ask(permits))
 
-    @precondition(lambda self: any(not one.is_closing for one in self.consumers))
-    @rule(whose=WHOSE, permits=PERMITS)
-    def ask(self, whose: int, permits: int) -> None:
-        staying = [one for one in self.consumers if not one.is_closing]
-        staying[whose % len(staying)].ask(permits)
+    @precondition(lambda self: any(not consumer.is_closing for consumer in self.consumers))
+    @rule(index=WHOSE, permits=PERMITS)
+    def ask(self, index: int, permits: int) -> None:
+        staying = [consumer for consumer in self.consumers if not consumer.is_closing]
+        staying[index % len(staying)].ask(permits)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=8))
-    def deliver(self, whose: int, entries: list[Size]) -> None:
-        self.one(whose).sent(entries)
+    @rule(index=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=8))
+    def deliver(self, index: int, entries: list[Size]) -> None:
+        self.one(index).sent(entries)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, entry=SIZES)
-    def deliver_all(self, whose: int, entry: Size) -> None:
-        self.one(whose).sent(repeat(entry, 300))
+    @rule(index=WHOSE, entry=SIZES)
+    def deliver_all(self, index: int, entry: Size) -> None:
+        self.one(index).sent(repeat(entry, 300))
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, entry=SIZES)
-    def deliver_too_much(self, whose: int, entry: Size) -> None:
-        self.one(whose).sent_as_read(entry, most=MOST_READ)
+    @rule(index=WHOSE, entry=SIZES)
+    def deliver_too_much(self, index: int, entry: Size) -> None:
+        self.one(index).sent_as_read(entry, most=MOST_READ)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=8))
-    def deliver_in_one_read(self, whose: int, entries: list[Size]) -> None:
-        consumer = self.one(whose)
+    @rule(index=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=8))
+    def deliver_in_one_read(self, index: int, entries: list[Size]) -> None:
+        consumer = self.one(index)
         counter = consumer.counter
         for number, (messages, _) in enumerate(entries):
             if counter <= 0:
@@ -104,31 +104,31 @@ class Deliveries(Counted):
             consumer.sent(entries)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, ask_again=st.booleans())
-    def drop(self, whose: int, *, ask_again: bool) -> None:
+    @rule(index=WHOSE, ask_again=st.booleans())
+    def drop(self, index: int, *, ask_again: bool) -> None:
         """REDELIVER, where the client still counts on dropped entries, or SEEK."""
-        consumer = self.one(whose)
+        consumer = self.one(index)
         consumer.drop(ask_again=ask_again and not consumer.is_closing)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE)
-    def ask_to_close(self, whose: int) -> None:
+    @rule(index=WHOSE)
+    def ask_to_close(self, index: int) -> None:
         """The client closes it; the broker's answer is the next `close`."""
-        self.one(whose).ask_to_close()
+        self.one(index).ask_to_close()
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE)
-    def close(self, whose: int) -> None:
+    @rule(index=WHOSE)
+    def close(self, index: int) -> None:
         """Whoever wanted it."""
-        consumer = self.one(whose)
+        consumer = self.one(index)
         self.consumers.remove(consumer)
         consumer.close()
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, permits=PERMITS)
-    def subscribe_again(self, whose: int, permits: int) -> None:
-        before = self.one(whose)
-        self.close(whose)
+    @rule(index=WHOSE, permits=PERMITS)
+    def subscribe_again(self, index: int, permits: int) -> None:
+        before = self.one(index)
+        self.close(index)
         self.consumers.append(self.world.consumer(*before.place).ask(permits))
 
     @rule(setting=st.sampled_from(SETTINGS), limit=LIMITS)
@@ -144,11 +144,11 @@ class Deliveries(Counted):
         self.world.run_until(self.world.clock.now + span)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE)
-    def be_calm(self, whose: int) -> None:
+    @rule(index=WHOSE)
+    def be_calm(self, index: int) -> None:
         """For so long that who has permits has no backlog."""
         self.world.run(1.2)
-        self.one(whose).sent([(1, 100)])
+        self.one(index).sent([(1, 100)])
 
     @rule(span=st.integers(0, 200_000_000))
     def be_late(self, span: int) -> None:
@@ -179,14 +179,16 @@ class Deliveries(Counted):
     @invariant()
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
         """Portions are worth a quarter of the horizon; and one entry has to show the size of entries first."""
-        for permits in (one.permits for one in self.consumers if one.permits.asked and not one.permits._is_idle):
+        for permits in (
+            consumer.permits for consumer in self.consumers if consumer.permits.asked and not consumer.permits._is_idle
+        ):
             windows = permits.windows
             is_full = any(window.room() < max(1, window.horizon // 4) for window in windows)
             assert is_full or any(permits._under_way.permits_for(1, window.unit) == 0 for window in windows)
 
     @invariant()
     def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
-        for permits in (one.permits for one in self.consumers):
+        for permits in (consumer.permits for consumer in self.consumers):
             places = [window for window in permits.windows if permits in window.asking]
             is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
             assert len(places) == is_waiting
@@ -203,9 +205,9 @@ class Deliveries(Counted):
     def only_who_has_no_backlog_is_spared(self) -> None:
         """Whoever uses up its permits ends that for all of its subscription."""
         for consumer in self.consumers:
-            same = [one for one in self.consumers if one.place == consumer.place]
+            same = [member for member in self.consumers if member.place == consumer.place]
             is_spared = not consumer.limiters and any(self.world.in_force(consumer))
-            assert not is_spared or all(one.counter > 0 and not one.limiters for one in same)
+            assert not is_spared or all(member.counter > 0 and not member.limiters for member in same)
 
     @invariant()
     def who_holds_something_will_be_woken_in_time(self) -> None:
@@ -224,8 +226,8 @@ class Deliveries(Counted):
         self.note_what_is_brought_along()
         for window in {window for consumer in self.consumers for window in consumer.permits.windows}:
             members = [consumer for consumer in self.consumers if window in consumer.permits.windows]
-            brought = sum(self.brought_along[one][1] for one in members)
-            if idle_at(window, (one.permits for one in members)):
+            brought = sum(self.brought_along[member][1] for member in members)
+            if idle_at(window, (member.permits for member in members)):
                 self.had_idle.add(window)
             horizons = 2 + log(MOST_CONSUMERS)
             if window in self.had_idle:
@@ -246,14 +248,14 @@ class Deliveries(Counted):
         if not hasattr(self, "world"):
             return
         for _ in range(20_000):
-            if not any(one.counter > 0 or one.held or one.permits.asked for one in self.consumers):
+            if not any(consumer.counter > 0 or consumer.held or consumer.permits.asked for consumer in self.consumers):
                 break
             for consumer in self.consumers:
                 consumer.sent(repeat((3, 100), 300))
             self.world.run(20)
         else:
             raise AssertionError("somebody who asked waits for ever")
-        assert all(window.under_way == 0 for one in self.consumers for window in one.permits.windows)
+        assert all(window.under_way == 0 for consumer in self.consumers for window in consumer.permits.windows)
         self.world.ledger.check()
 
 

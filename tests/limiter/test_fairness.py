@@ -38,27 +38,27 @@ def closed_loop(world: World, *chain: Limiter, entries: Iterator[tuple[int, int]
 
 @pytest.mark.parametrize("per_s", [1000, 20_000])
 def test_unequal_batches_get_equal_messages(per_s: int) -> None:
-    world, one = World(), limiter(per_s)
-    streams = [world.greedy(one, entries=repeat((batch, 100 * batch))) for batch in BATCHES]
+    world, total = World(), limiter(per_s)
+    streams = [world.greedy(total, entries=repeat((batch, 100 * batch))) for batch in BATCHES]
     world.run(200_000 / per_s)
     assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
-    assert one.usage.messages >= 0.99 * 200_000
+    assert total.usage.messages >= 0.99 * 200_000
 
 
 def test_unequal_sizes_get_equal_bytes() -> None:
-    world, one = World(), limiter(size=1_000_000)
+    world, total = World(), limiter(size=1_000_000)
     sizes = (1_000, 2_000, 2_000, 30_000, 500_000, 1_000_000)
-    streams = [world.greedy(one, entries=repeat((1, size))) for size in sizes]
+    streams = [world.greedy(total, entries=repeat((1, size))) for size in sizes]
     world.run(120)
     assert jain([world.bytes_of(stream) for stream in streams]) >= 0.99
-    assert one.usage.size >= 0.99 * 120_000_000
+    assert total.usage.size >= 0.99 * 120_000_000
 
 
 def test_where_messages_and_bytes_are_limited_each_gets_equal_time_of_the_scarcer() -> None:
     """One needs the messages, one the bytes: each has half of its own kind's limit, or more."""
-    world, one = World(), limiter(1000, 1_000_000)
-    small = world.greedy(one, entries=repeat((1, 10)))
-    large = world.greedy(one, entries=repeat((1, 100_000)))
+    world, total = World(), limiter(1000, 1_000_000)
+    small = world.greedy(total, entries=repeat((1, 10)))
+    large = world.greedy(total, entries=repeat((1, 100_000)))
     world.run(60)
     assert world.messages_of(small) >= 0.49 * 1000 * 60
     assert world.bytes_of(large) >= 0.49 * 1_000_000 * 60
@@ -66,17 +66,17 @@ def test_where_messages_and_bytes_are_limited_each_gets_equal_time_of_the_scarce
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_entries_of_unequal_spread_get_equal_messages(seed: int) -> None:
-    world, one = World(), limiter(5000)
-    streams = [world.greedy(one, entries=random_entries(seed * 10 + most, most)) for most in (1, 10, 100, 1000)]
+    world, total = World(), limiter(5000)
+    streams = [world.greedy(total, entries=random_entries(seed * 10 + most, most)) for most in (1, 10, 100, 1000)]
     world.run(40)
     assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
 
 
 def test_one_huge_entry_does_not_lengthen_the_turns_of_others() -> None:
     """Fifty seconds' worth in one entry: with turns as long as that, the others waited for minutes."""
-    world, one = World(), limiter(100)
-    streams = [world.greedy(one, entries=repeat((1, 1))) for _ in range(4)]
-    huge = world.stream(one)
+    world, total = World(), limiter(100)
+    streams = [world.greedy(total, entries=repeat((1, 1))) for _ in range(4)]
+    huge = world.stream(total)
     world.offer(huge, 5000, 1)
     world.run(20)
     counts = [world.messages_of(stream) for stream in streams]
@@ -87,9 +87,9 @@ def test_one_huge_entry_does_not_lengthen_the_turns_of_others() -> None:
 
 def test_a_small_load_passes_whole_and_others_share_the_rest() -> None:
     """Max-min fairness: 50 of 1000 a second are offered by one; three greedy ones share 950."""
-    world, one = World(), limiter(1000)
-    greedy = [world.greedy(one, entries=repeat((batch, 1))) for batch in (1, 30, 200)]
-    modest = world.stream(one)
+    world, total = World(), limiter(1000)
+    greedy = [world.greedy(total, entries=repeat((batch, 1))) for batch in (1, 30, 200)]
+    modest = world.stream(total)
     for _ in range(60 * 10):
         world.offer(modest, 5, 1)
         world.run(0.1)
@@ -103,20 +103,20 @@ def test_a_small_load_passes_whole_and_others_share_the_rest() -> None:
 @pytest.mark.parametrize("own", [1, 20])
 def test_a_stream_that_runs_empty_after_each_entry_loses_and_gains_nothing(own: int, other: int) -> None:
     """With turns as long as the largest entry it had a hundredth of its share."""
-    world, one = World(), limiter(1000)
-    greedy = [world.greedy(one, entries=repeat((other, 1))) for _ in range(2)]
-    returning = [closed_loop(world, one, entries=repeat((own, 1))) for _ in range(2)]
+    world, total = World(), limiter(1000)
+    greedy = [world.greedy(total, entries=repeat((other, 1))) for _ in range(2)]
+    returning = [closed_loop(world, total, entries=repeat((own, 1))) for _ in range(2)]
     world.run(60)
     assert jain([world.messages_of(stream) for stream in [*greedy, *returning]]) >= 0.99
 
 
 def test_coming_and_going_does_not_jump_the_queue() -> None:
     """One stream closes and opens again after each entry; steady ones of the same batch size still get their share."""
-    world, one = World(), limiter(1000)
-    steady = [world.greedy(one, entries=repeat((10, 1))) for _ in range(3)]
+    world, total = World(), limiter(1000)
+    steady = [world.greedy(total, entries=repeat((10, 1))) for _ in range(3)]
     jumping = 0
     for _ in range(3000):
-        stream = world.stream(one)
+        stream = world.stream(total)
         world.hold(stream, 10, 1)
         world.run(0.01)
         world.scheduler.leave(stream, world.clock.now)
@@ -175,11 +175,11 @@ def test_streams_of_all_batch_sizes_at_a_total_share_it_equally() -> None:
     ),
 )
 def test_shares_are_equal_for_any_order_of_arrival_and_batches(batches, arrivals, limit) -> None:
-    world, one = World(), Limiter(limiter(1).scope, limit, "test", 0)
+    world, total = World(), Limiter(limiter(1).scope, limit, "test", 0)
     streams = []
     for at, batch in sorted(zip(arrivals, batches, strict=False)):
         world.run_until(at)
-        streams.append(world.greedy(one, entries=repeat((batch, batch))))
+        streams.append(world.greedy(total, entries=repeat((batch, batch))))
     start = max(arrivals)
     world.run_until(start)
     before = [world.messages_of(stream) for stream in streams]

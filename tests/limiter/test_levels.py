@@ -130,72 +130,72 @@ class Levels(Clockwork):
     def limits_of(self, stream: Stream) -> Iterable[tuple[Hashable, Limit]]:
         """From the streams' own data; of what is played beside a stream: those that are only observed."""
         is_played = isinstance(stream.connection, Stream)
-        who = self.who[stream.connection if isinstance(stream.connection, Stream) else stream]
-        return [(name, limit) for name, limit in self.cover(who) if (limit.mode == "observe") == is_played]
+        owner = self.who[stream.connection if isinstance(stream.connection, Stream) else stream]
+        return [(name, limit) for name, limit in self.cover(owner) if (limit.mode == "observe") == is_played]
 
-    def cover(self, who: Who) -> list[tuple[tuple[str, ...], Limit]]:
+    def cover(self, owner: Who) -> list[tuple[tuple[str, ...], Limit]]:
         """Every limit over a stream, by level and what it is of; outermost first."""
-        if who.base == SYSTEM:
+        if owner.base == SYSTEM:
             limit = self.of((Setting.EXEMPT, ""))
-            return [] if limit is None else [(("exempt", who.whole), limit)]
-        found = [
+            return [] if limit is None else [(("exempt", owner.whole), limit)]
+        limits = [
             (("proxy",), self.of((Setting.PROXY, ""))),
-            (("tenant", who.tenant), self.of((Setting.TENANT, who.tenant), (Setting.TENANT, "*"))),
-            (("namespace", who.namespace), self.of((Setting.NAMESPACE, who.namespace))),
-            *self.cover_of_topic(who),
-            *self.cover_of_client(who),
+            (("tenant", owner.tenant), self.of((Setting.TENANT, owner.tenant), (Setting.TENANT, "*"))),
+            (("namespace", owner.namespace), self.of((Setting.NAMESPACE, owner.namespace))),
+            *self.cover_of_topic(owner),
+            *self.cover_of_client(owner),
         ]
-        return [(name, limit) for name, limit in found if limit is not None]
+        return [(name, limit) for name, limit in limits if limit is not None]
 
-    def cover_of_topic(self, who: Who) -> list[tuple[tuple[str, ...], Limit | None]]:
-        group = GROUPS.get(who.namespace) or GROUPS.get(who.tenant, "")
+    def cover_of_topic(self, owner: Who) -> list[tuple[tuple[str, ...], Limit | None]]:
+        group = GROUPS.get(owner.namespace) or GROUPS.get(owner.tenant, "")
         first_of = (
-            (Setting.TOPIC, who.whole),
-            (Setting.TOPIC_OF_NAMESPACE, who.namespace),
+            (Setting.TOPIC, owner.whole),
+            (Setting.TOPIC_OF_NAMESPACE, owner.namespace),
             (Setting.TOPIC_OF_BROKER, ""),
         )
         return [
             (("resource_group", group), self.of((Setting.RESOURCE_GROUP, group))),
-            (("partitioned_topic", who.whole), self.of((Setting.PARTITIONED_TOPIC, who.whole))),
-            (("topic", who.whole, who.partition), self.of(*first_of)),
+            (("partitioned_topic", owner.whole), self.of((Setting.PARTITIONED_TOPIC, owner.whole))),
+            (("topic", owner.whole, owner.partition), self.of(*first_of)),
         ]
 
-    def cover_of_client(self, who: Who) -> list[tuple[tuple[str, ...], Limit | None]]:
-        found: list[tuple[tuple[str, ...], Limit | None]] = []
-        if who.producer:
-            values = self.of((Setting.PRODUCER, who.producer), (Setting.PRODUCER, "*"))
-            found.append((("producer", who.producer, who.whole), values))
-        if who.role:
-            found.append((("role", who.role), self.of((Setting.ROLE, who.role))))
-        inside = [net for net in (NARROW, NETWORK) if ip_address(who.address) in ip_network(net)]
-        found.append((("address", who.address), self.of(*((Setting.ADDRESS, net) for net in inside))))
-        return found
+    def cover_of_client(self, owner: Who) -> list[tuple[tuple[str, ...], Limit | None]]:
+        limits: list[tuple[tuple[str, ...], Limit | None]] = []
+        if owner.producer:
+            values = self.of((Setting.PRODUCER, owner.producer), (Setting.PRODUCER, "*"))
+            limits.append((("producer", owner.producer, owner.whole), values))
+        if owner.role:
+            limits.append((("role", owner.role), self.of((Setting.ROLE, owner.role))))
+        inside = [net for net in (NARROW, NETWORK) if ip_address(owner.address) in ip_network(net)]
+        limits.append((("address", owner.address), self.of(*((Setting.ADDRESS, net) for net in inside))))
+        return limits
 
     def of(self, *settings_in_order: tuple[Setting, str]) -> Limit | None:
         """The first value that is set."""
         return next((limit for each in settings_in_order if (limit := self.table.get(each)) is not None), None)
 
     @precondition(lambda self: len(self.streams) < MOST_STREAMS)
-    @rule(who=WHO)
-    def open(self, who: Who) -> None:
+    @rule(owner=WHO)
+    def open(self, owner: Who) -> None:
         stream = self.new_stream()
-        self.who[stream] = who
-        topic = parse_topic(who.whole + who.partition)
-        client = Client(producer_name=who.producer, role=who.role, address=who.address)
+        self.who[stream] = owner
+        topic = parse_topic(owner.whole + owner.partition)
+        client = Client(producer_name=owner.producer, role=owner.role, address=owner.address)
         self.registry.open(stream, topic, self.now, client)
 
     @precondition(lambda self: self.streams)
-    @rule(whose=WHOSE, name=st.sampled_from(["meter", "standalone-0-1"]))
-    def the_broker_names_it(self, whose: int, name: str) -> None:
-        stream = self.one(whose)
+    @rule(index=WHOSE, name=st.sampled_from(["meter", "standalone-0-1"]))
+    def the_broker_names_it(self, index: int, name: str) -> None:
+        stream = self.one(index)
         if not self.who[stream].producer:
             self.who[stream] = replace(self.who[stream], producer=name)
             self.registry.name(stream, name, self.now)
 
     @precondition(lambda self: self.streams)
-    @rule(whose=WHOSE)
-    def close(self, whose: int) -> None:
-        stream = self.one(whose)
+    @rule(index=WHOSE)
+    def close(self, index: int) -> None:
+        stream = self.one(index)
         self.dropped(stream, self.registry.close(stream, self.now))
         self.forget(stream)
 
@@ -210,17 +210,19 @@ class Levels(Clockwork):
     @invariant()
     def a_stream_is_under_the_limits_that_it_should_be_under(self) -> None:
         """And streams share a limiter exactly where they share what it is of."""
-        found: dict[Hashable, Limiter] = {}
+        limiters: dict[Hashable, Limiter] = {}
         for stream in self.streams:
             chains = stream.chain, stream.observed.chain if stream.observed is not None else ()
             expected = self.cover(self.who[stream])
             for chain, is_observed in zip(chains, (False, True), strict=True):
                 names = [(name, limit) for name, limit in expected if (limit.mode == "observe") == is_observed]
-                assert [(one.scope.level, one.limit) for one in chain] == [(name[0], limit) for name, limit in names]
+                assert [(limiter.scope.level, limiter.limit) for limiter in chain] == [
+                    (name[0], limit) for name, limit in names
+                ]
                 for limiter, (name, _) in zip(chain, names, strict=True):
-                    assert found.setdefault(name, limiter) is limiter
-        assert len(set(found.values())) == len(found)
-        assert all(self.registry.limiters[limiter.scope] is limiter for limiter in found.values())
+                    assert limiters.setdefault(name, limiter) is limiter
+        assert len(set(limiters.values())) == len(limiters)
+        assert all(self.registry.limiters[limiter.scope] is limiter for limiter in limiters.values())
 
 
 TestLevels = long_run(Levels, at_least=2_400)

@@ -22,17 +22,17 @@ def tally_of(*limits: tuple[Setting, str, Limit], levels: frozenset[str] = ALL) 
 def test_the_digest_does_not_depend_on_the_way(puts: list[tuple[str, Rate | None]]) -> None:
     tally = LimitTally(ALL)
     policies = Policies(tally=tally)
-    for name, one in puts:
-        policies.put("publish", Setting.TENANT, name, None if one is None else Value(Limit(one), "rest"))
+    for name, messages in puts:
+        policies.put("publish", Setting.TENANT, name, None if messages is None else Value(Limit(messages), "rest"))
         for each in {name, *policies.groups_of_tenants}:
-            policies.attach(Setting.TENANT, each, "gold" if one and each == name else None)
-    now = {name: one for name, one in dict(puts).items() if one is not None}
+            policies.attach(Setting.TENANT, each, "gold" if messages and each == name else None)
+    now = {name: messages for name, messages in dict(puts).items() if messages is not None}
     again = LimitTally(ALL)
     written = Policies(tally=again)
     for name, group in policies.groups_of_tenants.items():
         written.attach(Setting.TENANT, name, group)
-    for name, one in sorted(now.items()):
-        written.put("publish", Setting.TENANT, name, Value(Limit(one), "file"))
+    for name, messages in sorted(now.items()):
+        written.put("publish", Setting.TENANT, name, Value(Limit(messages), "file"))
     assert (tally.digest, tally.total) == (again.digest, again.total)
     assert tally.total == len(now) + len(policies.groups_of_tenants)
     policies.copy().clear()
@@ -42,11 +42,18 @@ def test_the_digest_does_not_depend_on_the_way(puts: list[tuple[str, Rate | None
 
 
 def test_each_figure_of_a_limit_changes_the_digest() -> None:
-    one, other = rate(1, burst=5), rate(2, burst=5)
+    base, other = rate(1, burst=5), rate(2, burst=5)
     limits = [
-        *(Limit(one), Limit(other), Limit(rate(1, burst=6)), Limit(size=one), Limit(one, one), Limit(one, None, other)),
-        *(Limit(one, one, None, other), Limit(one, mode="observe"), Limit(one, mode="reject")),
-        Limit(one, published=NOTHING_PUBLISHED),
+        *(
+            Limit(base),
+            Limit(other),
+            Limit(rate(1, burst=6)),
+            Limit(size=base),
+            Limit(base, base),
+            Limit(base, None, other),
+        ),
+        *(Limit(base, base, None, other), Limit(base, mode="observe"), Limit(base, mode="reject")),
+        Limit(base, published=NOTHING_PUBLISHED),
     ]
     digests = [tally_of((Setting.TENANT, "acme", limit)).digest for limit in limits]
     digests += [tally_of((setting, "acme", limits[0])).digest for setting in (Setting.ROLE, Setting.NAMESPACE)]

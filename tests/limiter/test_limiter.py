@@ -20,15 +20,15 @@ def entry(messages: int, size: int) -> Entry:
 
 
 def of(limit: Limit) -> Limiter:
-    one = limiter(1)
-    return Limiter(one.scope, limit, "test", 0)
+    template = limiter(1)
+    return Limiter(template.scope, limit, "test", 0)
 
 
 def test_a_chunk_fits_if_messages_and_bytes_do() -> None:
-    one = limiter(100, 1000)
-    assert fits(one, 10, 100, 0)
-    assert not fits(one, 11, 1, 0)
-    assert not fits(one, 1, 101, 0)
+    limit = limiter(100, 1000)
+    assert fits(limit, 10, 100, 0)
+    assert not fits(limit, 11, 1, 0)
+    assert not fits(limit, 1, 101, 0)
 
 
 @pytest.mark.parametrize("refusing", range(4))
@@ -43,30 +43,30 @@ def test_where_one_bucket_refuses_nothing_is_taken_from_any(refusing: int) -> No
 
 
 def test_a_limiter_is_open_with_one_token_of_each_unit() -> None:
-    one = limiter(10, 100)
-    one.charge(1, 5000, 0)
-    assert not one.is_open(0)
-    wait = one.wait_ns(0)
+    limit = limiter(10, 100)
+    limit.charge(1, 5000, 0)
+    assert not limit.is_open(0)
+    wait = limit.wait_ns(0)
     assert wait == (5000 - 10 + 1) * SECOND // 100
-    assert not one.is_open(wait - 1)
-    assert one.is_open(wait)
+    assert not limit.is_open(wait - 1)
+    assert limit.is_open(wait)
 
 
 def test_no_limit_of_one_kind_never_refuses_that_kind() -> None:
-    one = limiter(size=100)
-    assert fits(one, 10**9, 1, 0)
-    one.charge(10**9, 1, 0)
-    assert one.is_open(0)
+    limit = limiter(size=100)
+    assert fits(limit, 10**9, 1, 0)
+    limit.charge(10**9, 1, 0)
+    assert limit.is_open(0)
 
 
 @given(limit=LIMITS, charges=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**9)), max_size=10))
 def test_a_refund_undoes_a_charge(limit: Limit, charges: list[tuple[int, int]]) -> None:
-    one = of(limit)
+    charged = of(limit)
     for messages, size in charges:
-        one.charge(messages, size, 0)
+        charged.charge(messages, size, 0)
     for messages, size in charges:
-        one.refund(messages, size)
-    assert one.is_idle(0)
+        charged.refund(messages, size)
+    assert charged.is_idle(0)
 
 
 @given(limit=LIMITS, messages=st.integers(1, 1000), size=st.integers(1, 10**6), now=st.integers(0, SECOND))
@@ -88,32 +88,32 @@ def test_the_cost_is_the_time_of_the_scarcer_kind(messages: int, size: int, cost
 
 
 def test_new_rates_start_full_and_old_ones_keep_their_debt() -> None:
-    one = limiter(100)
-    one.charge(110, 10, 0)
-    one.retune(Limit(rate(100), rate(1000)), "new", 0)
-    assert one.wait_ns(0) == 101 * SECOND // 100
-    assert one.source == "new"
-    one.retune(Limit(None, rate(1000)), "new", 0)
-    assert one.is_open(0)
+    limit = limiter(100)
+    limit.charge(110, 10, 0)
+    limit.retune(Limit(rate(100), rate(1000)), "new", 0)
+    assert limit.wait_ns(0) == 101 * SECOND // 100
+    assert limit.source == "new"
+    limit.retune(Limit(None, rate(1000)), "new", 0)
+    assert limit.is_open(0)
 
 
 def test_a_changed_value_gives_no_burst_and_forgives_no_debt() -> None:
-    one = limiter(100, 1000)
-    one.charge(10, 300, 0)
-    one.retune(Limit(rate(200), rate(3000)), "raised", 0)
-    assert one.wait_ns(0) == 201 * SECOND // 3000
-    one.retune(Limit(rate(200)), "messages only", 0)
-    assert one.wait_ns(0) == SECOND // 200
+    limit = limiter(100, 1000)
+    limit.charge(10, 300, 0)
+    limit.retune(Limit(rate(200), rate(3000)), "raised", 0)
+    assert limit.wait_ns(0) == 201 * SECOND // 3000
+    limit.retune(Limit(rate(200)), "messages only", 0)
+    assert limit.wait_ns(0) == SECOND // 200
 
 
 def test_a_retuned_limiter_has_no_alarm_of_its_old_value() -> None:
     """Nobody waited when it was raised: who came next waited for the old, late alarm."""
-    world, one = World(), limiter(1)
-    first, second = world.stream(one), world.stream(one)
+    world, limit = World(), limiter(1)
+    first, second = world.stream(limit), world.stream(limit)
     world.offer(first, 1000, 1)
     world.offer(first, 1, 1)
     world.scheduler.leave(first, 0)
-    one.retune(Limit(rate(1000)), "raised", 0)
+    limit.retune(Limit(rate(1000)), "raised", 0)
     world.offer(second, 1, 1)
     world.run(1.01)
     assert world.messages_of(second) == 1
@@ -146,40 +146,40 @@ def test_a_new_value_resets_tags_of_streams_waiting_elsewhere() -> None:
 
 def test_tags_go_on_at_another_rate_of_one_kind() -> None:
     """To set those of 20,000 waiting streams would hold the event loop."""
-    world, one = World(), limiter(1)
-    streams = [world.stream(one) for _ in range(100)]
+    world, limit = World(), limiter(1)
+    streams = [world.stream(limit) for _ in range(100)]
     for number, stream in enumerate(streams, 1):
         world.offer(stream, number, 1)
-    before = [stream.tag_at(one).time for stream in streams[1:]]
-    one.retune(Limit(rate(1000)), "raised", world.clock.now)
-    assert [stream.tag_at(one).time for stream in streams[1:]] == before
+    before = [stream.tag_at(limit).time for stream in streams[1:]]
+    limit.retune(Limit(rate(1000)), "raised", world.clock.now)
+    assert [stream.tag_at(limit).time for stream in streams[1:]] == before
 
 
 def test_streams_are_in_order_by_the_tags_of_a_new_value() -> None:
-    world, one = World(), limiter(1)
-    one.charge(100, 1, 0)
+    world, limit = World(), limiter(1)
+    limit.charge(100, 1, 0)
     for number in range(50):
-        world.offer(world.stream(one), 1 + number * 7 % 50, 1 + number * 11 % 50)
-    one.retune(Limit(None, rate(1)), "of bytes", 0)
+        world.offer(world.stream(limit), 1 + number * 7 % 50, 1 + number * 11 % 50)
+    limit.retune(Limit(None, rate(1)), "of bytes", 0)
     turns = []
-    while one.waiters:
-        first = one.waiters.first()
+    while limit.waiters:
+        first = limit.waiters.first()
         turns.append(first.held[0].size)
-        one.waiters.remove(first.tag_at(one))
+        limit.waiters.remove(first.tag_at(limit))
     assert turns == sorted(turns)
     assert len(turns) == 50
 
 
 def test_a_limiter_is_forgotten_only_if_full_and_unused() -> None:
-    world, one = World(), limiter(10, 100)
-    assert one.is_idle(0)
-    stream = world.stream(one)
-    assert not one.is_idle(0)
+    world, limit = World(), limiter(10, 100)
+    assert limit.is_idle(0)
+    stream = world.stream(limit)
+    assert not limit.is_idle(0)
     world.offer(stream, 1, 1)
     world.scheduler.leave(stream, 0)
-    assert not one.is_idle(0)
-    assert not one.is_idle(SECOND // 10 - 1)
-    assert one.is_idle(SECOND // 10)
+    assert not limit.is_idle(0)
+    assert not limit.is_idle(SECOND // 10 - 1)
+    assert limit.is_idle(SECOND // 10)
 
 
 @pytest.mark.parametrize(
@@ -228,26 +228,26 @@ def test_no_entries_are_gathered_if_streams_wait_elsewhere() -> None:
 @pytest.mark.parametrize(("late_ms", "recovered_ms"), [(19, 0), (60, 40), (120, 0)])
 def test_late_time_is_recovered_while_a_bucket_has_room(late_ms: int, recovered_ms: int) -> None:
     """Of 100/s with a burst of ten; the bucket is full 90 ms after it has its first token."""
-    one, ms = limiter(100, burst=10), SECOND // 1000
-    one.charge(10, 1, 0)
-    one.is_waited_on(0)
-    one.is_attended((10 + late_ms) * ms)
-    usage = one.usage
+    limit, ms = limiter(100, burst=10), SECOND // 1000
+    limit.charge(10, 1, 0)
+    limit.is_waited_on(0)
+    limit.is_attended((10 + late_ms) * ms)
+    usage = limit.usage
     assert (usage.idle_ns, usage.recovered_ns) == (max(0, late_ms - 20) * ms, recovered_ms * ms)
 
 
 def test_late_time_is_lost_only_if_each_bucket_is_full() -> None:
-    one = Limiter(limiter(1).scope, Limit(rate(100, burst=10), rate(100, burst=200)), "test", 0)
-    one.charge(10, 150, 0)
-    one.is_waited_on(0)
-    one.is_attended(SECOND)
-    assert one.usage.recovered_ns == one.usage.idle_ns > 0
+    limit = Limiter(limiter(1).scope, Limit(rate(100, burst=10), rate(100, burst=200)), "test", 0)
+    limit.charge(10, 150, 0)
+    limit.is_waited_on(0)
+    limit.is_attended(SECOND)
+    assert limit.usage.recovered_ns == limit.usage.idle_ns > 0
 
 
 def test_lateness_before_an_entry_of_another_stream_is_not_idle() -> None:
     """A stream whose turn depends on another limit passes while one waits here, late, on a full bucket."""
-    one = limiter(100, burst=10)
-    one.charge(10, 1, 0)
-    one.is_waited_on(0)
-    one.charge(1, 1, SECOND // 2)
-    assert (one.usage.idle_ns, one.usage.recovered_ns) == (SECOND // 2 - 30 * SECOND // 1000, 0)
+    limit = limiter(100, burst=10)
+    limit.charge(10, 1, 0)
+    limit.is_waited_on(0)
+    limit.charge(1, 1, SECOND // 2)
+    assert (limit.usage.idle_ns, limit.usage.recovered_ns) == (SECOND // 2 - 30 * SECOND // 1000, 0)

@@ -178,7 +178,7 @@ def test_room_is_made_by_forgetting_full_ones_and_not_by_forgiving(limiters: Lim
     for owing in made[::2]:
         owing.charge(1000, 0, 0)
     limiters.rest(made, 0)
-    forgotten = [one for _ in range(20) for one in limiters.make_room(0)]
+    forgotten = [limiter for _ in range(20) for limiter in limiters.make_room(0)]
     assert forgotten == made[1::2]
     assert list(limiters.by_scope.values()) == made[::2]
     assert limiters.make_room(0) == []

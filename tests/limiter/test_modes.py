@@ -15,8 +15,8 @@ TOTAL = (Setting.NAMESPACE, "t/n")
 
 
 def strict(per_s: int, name: str = "r") -> Limiter:
-    one = limiter(per_s, name=name)
-    return Limiter(one.scope, Limit(one.limit.messages, mode="reject"), "test", 0)
+    enforced = limiter(per_s, name=name)
+    return Limiter(enforced.scope, Limit(enforced.limit.messages, mode="reject"), "test", 0)
 
 
 def offer(world: World, stream: Stream, messages: int) -> str:
@@ -46,8 +46,8 @@ def to(world: Governed, mode: Mode, per_s: int = 10) -> None:
 
 
 def test_entries_over_a_rejecting_limit_are_refused_not_held() -> None:
-    world, one = World(), strict(10)
-    stream = world.stream(one)
+    world, strict_limit = World(), strict(10)
+    stream = world.stream(strict_limit)
     assert [offer(world, stream, each) for each in (5, 1, 1)] == ["passed", "refused", "refused"]
     world.run(0.5)
     assert [offer(world, stream, each) for each in (1, 1)] == ["passed", "refused"]
@@ -55,22 +55,22 @@ def test_entries_over_a_rejecting_limit_are_refused_not_held() -> None:
 
 
 def test_a_refused_entry_costs_no_tokens_and_is_counted_once() -> None:
-    world, total, one = World(), limiter(1000, name="total"), strict(10)
-    stream = world.stream(total, one)
+    world, total, strict_limit = World(), limiter(1000, name="total"), strict(10)
+    stream = world.stream(total, strict_limit)
     assert [offer(world, stream, each) for each in (1, 70, 8)] == ["passed", "refused", "refused"]
     assert fits(total, 99, 1, 0)
-    assert fits(one, 1, 1, SECOND // 10)
+    assert fits(strict_limit, 1, 1, SECOND // 10)
     assert (stream.usage.rejected_messages, stream.usage.rejected_size) == (78, 2)
-    assert (one.usage.rejected_messages, one.usage.rejected_size) == (78, 2)
+    assert (strict_limit.usage.rejected_messages, strict_limit.usage.rejected_size) == (78, 2)
     assert total.usage.rejected_messages == 0
     assert (stream.usage.offered_messages, stream.usage.passed_messages, stream.usage.held_messages) == (79, 1, 0)
-    assert stream.last_reason == one.scope.level
-    assert emptied(world.journal) == ([stream], [total, one])
+    assert stream.last_reason == strict_limit.scope.level
+    assert emptied(world.journal) == ([stream], [total, strict_limit])
 
 
 def test_an_entry_within_the_rejecting_limit_that_another_limit_stops_waits() -> None:
-    world, slow, one = World(), limiter(1, name="slow"), strict(10)
-    stream = world.stream(slow, one)
+    world, slow, strict_limit = World(), limiter(1, name="slow"), strict(10)
+    stream = world.stream(slow, strict_limit)
     assert [offer(world, stream, 1) for _ in range(3)] == ["passed", "refused", "refused"], "over both: refused"
     world.run(0.1)
     assert offer(world, stream, 1) == "held"
@@ -78,22 +78,22 @@ def test_an_entry_within_the_rejecting_limit_that_another_limit_stops_waits() ->
 
 def test_held_entries_are_not_refused_later_but_newcomers_are() -> None:
     """Within the rejecting limit when it came, it waits there like anywhere; so P2 holds."""
-    world, slow, one = World(), limiter(10, name="slow"), strict(10)
-    holding, quick = world.stream(slow, one), world.stream(one)
+    world, slow, strict_limit = World(), limiter(10, name="slow"), strict(10)
+    holding, quick = world.stream(slow, strict_limit), world.stream(strict_limit)
     slow.charge(5, 1, 0)
     assert offer(world, holding, 1) == "held"
     world.run(0.45)
     assert offer(world, quick, 5) == "passed"
     world.run(0.1)
-    assert holding.waits_on is one
+    assert holding.waits_on is strict_limit
     assert offer(world, quick, 1) == "refused"
     world.run(0.5)
     assert world.messages_of(holding) == 1
 
 
 def test_many_entries_held_before_the_limit_is_used_up_stay_within_it() -> None:
-    world, slow, one = World(), limiter(100, name="slow"), strict(10)
-    stream = world.stream(slow, one)
+    world, slow, strict_limit = World(), limiter(100, name="slow"), strict(10)
+    stream = world.stream(slow, strict_limit)
     slow.charge(10, 1, 0)
     assert [offer(world, stream, 1) for _ in range(30)] == ["held"] * 30
     world.run(1)

@@ -43,7 +43,11 @@ def test_patterns_match_in_the_documented_order(put: list[str], gone: list[str],
 @given(patterns=st.sets(PATTERNS, min_size=2, max_size=20), name=NAMES)
 def test_no_two_patterns_of_one_name_are_equally_specific(patterns: set[str], name: str) -> None:
     both = [pattern for pattern in patterns if matched(pattern, name)]
-    assert all(form_of(one) != form_of(other) for one, other in combinations(both, 2) if "*" in one and "*" in other)
+    assert all(
+        form_of(pattern) != form_of(other)
+        for pattern, other in combinations(both, 2)
+        if "*" in pattern and "*" in other
+    )
 
 
 @pytest.mark.parametrize(
@@ -88,10 +92,10 @@ def test_lookup_takes_a_step_per_form_and_not_per_pattern() -> None:
 
 
 def in_force(policies: Policies, topic: str) -> dict[str, tuple[str, int, str]]:
-    found = policies.in_force("publish", parse_topic(topic))
+    entries = policies.in_force("publish", parse_topic(topic))
     return {
         entry.scope.level: (entry.scope.name, entry.limit.messages.tokens if entry.limit.messages else 0, entry.source)
-        for entry in found
+        for entry in entries
     }
 
 
@@ -145,12 +149,12 @@ _SHORT = ["".join(letters) for length in range(1, 5) for letters in product("ab"
 _PATTERNS = [f"{before}*{after}" for before in ("", "a", "b", "ab") for after in ("", "a", "b", "ba")] + ["a", "ab"]
 
 
-@pytest.mark.parametrize("one", _PATTERNS)
-def test_patterns_overlap_where_a_name_matches_both(one: str) -> None:
+@pytest.mark.parametrize("first", _PATTERNS)
+def test_patterns_overlap_where_a_name_matches_both(first: str) -> None:
     def matching(pattern: str) -> set[str]:
         return {name for name in _SHORT if pattern in {"*", name} or (is_pattern(pattern) and fits(pattern, name))}
 
     for other in _PATTERNS:
-        assert overlap(one, other) == bool(matching(one) & matching(other)), other
-        assert overlap(f"{one}/x", f"{other}/*") == overlap(one, other)
-    assert not overlap(f"{one}/x", one)
+        assert overlap(first, other) == bool(matching(first) & matching(other)), other
+        assert overlap(f"{first}/x", f"{other}/*") == overlap(first, other)
+    assert not overlap(f"{first}/x", first)

@@ -25,8 +25,8 @@ def of(limit: Limit, name: str = "n") -> Limiter:
 
 
 def greedy(limit: Limit, entry: tuple[int, int] = (1, 1)) -> tuple[World, Limiter, Stream]:
-    world, one = World(), of(limit)
-    return world, one, world.greedy(one, entries=repeat(entry))
+    world, peaked = World(), of(limit)
+    return world, peaked, world.greedy(peaked, entries=repeat(entry))
 
 
 def per_second(world: World, seconds: int) -> list[int]:
@@ -56,8 +56,8 @@ def test_the_same_for_bytes() -> None:
 
 
 def test_a_pause_earns_the_burst_again_but_no_more_than_the_peak_at_once() -> None:
-    world, one = World(), of(Limit(SUSTAINED, peak_messages=PEAK))
-    stream = world.stream(one)
+    world, limit = World(), of(Limit(SUSTAINED, peak_messages=PEAK))
+    stream = world.stream(limit)
     for _ in range(2):
         start, before = world.clock.now, world.messages_of(stream)
         for _ in range(900):
@@ -75,60 +75,60 @@ def test_without_a_peak_the_whole_burst_goes_at_once() -> None:
 
 
 def test_who_is_over_both_waits_for_the_later() -> None:
-    one = of(Limit(rate(10, burst=10), peak_messages=rate(100, burst=5)))
-    one.charge(7, 1, 0)
-    assert one.wait_ns(0) == 3 * SECOND // 100
-    one.charge(10, 1, SECOND // 10)
-    assert one.wait_ns(SECOND // 10) == 7 * SECOND // 10
+    limit = of(Limit(rate(10, burst=10), peak_messages=rate(100, burst=5)))
+    limit.charge(7, 1, 0)
+    assert limit.wait_ns(0) == 3 * SECOND // 100
+    limit.charge(10, 1, SECOND // 10)
+    assert limit.wait_ns(SECOND // 10) == 7 * SECOND // 10
 
 
 def test_a_peak_that_comes_holds_at_once_and_the_debt_of_the_sustained_rate_stays() -> None:
-    one = of(Limit(SUSTAINED))
-    one.charge(600, 1, 0)
-    one.retune(Limit(SUSTAINED, peak_messages=PEAK), "peak", 0)
-    assert one.wait_ns(0) == 101 * SECOND // 100
-    one.charge(600, 1, 2 * SECOND)
-    assert one.wait_ns(2 * SECOND) == 501 * SECOND // 100
+    limit = of(Limit(SUSTAINED))
+    limit.charge(600, 1, 0)
+    limit.retune(Limit(SUSTAINED, peak_messages=PEAK), "peak", 0)
+    assert limit.wait_ns(0) == 101 * SECOND // 100
+    limit.charge(600, 1, 2 * SECOND)
+    assert limit.wait_ns(2 * SECOND) == 501 * SECOND // 100
 
 
 def test_a_peak_that_goes_takes_its_debt_along_and_leaves_the_sustained_rates() -> None:
-    one = of(Limit(SUSTAINED, peak_messages=rate(200, burst=1)))
-    one.charge(401, 1, 0)
-    assert one.wait_ns(0) == 401 * SECOND // 200
-    one.retune(Limit(SUSTAINED), "no peak", 0)
-    assert one.is_open(0)
-    assert not fits(one, 100, 1, 0)
-    assert fits(one, 99, 1, 0)
+    limit = of(Limit(SUSTAINED, peak_messages=rate(200, burst=1)))
+    limit.charge(401, 1, 0)
+    assert limit.wait_ns(0) == 401 * SECOND // 200
+    limit.retune(Limit(SUSTAINED), "no peak", 0)
+    assert limit.is_open(0)
+    assert not fits(limit, 100, 1, 0)
+    assert fits(limit, 99, 1, 0)
 
 
 def test_a_raised_peak_frees_who_waited_for_the_old_one() -> None:
-    world, one, stream = greedy(Limit(SUSTAINED, peak_messages=rate(1, burst=1)))
+    world, limit, stream = greedy(Limit(SUSTAINED, peak_messages=rate(1, burst=1)))
     world.run(3)
     assert world.messages_of(stream) == 4
-    one.retune(Limit(SUSTAINED, peak_messages=PEAK), "raised", world.clock.now)
-    world.scheduler.serve(one, world.clock.now)
+    limit.retune(Limit(SUSTAINED, peak_messages=PEAK), "raised", world.clock.now)
+    world.scheduler.serve(limit, world.clock.now)
     world.run(1)
     assert world.messages_of(stream) == pytest.approx(304, abs=2)
 
 
 def test_peaks_that_come_and_go_give_no_more_than_the_sustained_rate() -> None:
     """Each new peak has its own burst; what passes in all is bounded by the sustained bucket, which stays the same."""
-    world, one, stream = greedy(Limit(SUSTAINED, peak_messages=PEAK))
+    world, limit, stream = greedy(Limit(SUSTAINED, peak_messages=PEAK))
     for turn in range(100):
         peak = (None, PEAK, rate(150), rate(1000, burst=1))[turn % 4]
-        one.retune(Limit(SUSTAINED, peak_messages=peak), "turn", world.clock.now)
-        world.scheduler.serve(one, world.clock.now)
+        limit.retune(Limit(SUSTAINED, peak_messages=peak), "turn", world.clock.now)
+        world.scheduler.serve(limit, world.clock.now)
         world.run(0.1)
     within(SUSTAINED, [(passed.at, passed.messages) for passed in world.log])
     assert world.messages_of(stream) == pytest.approx(500 + 100 * 10, abs=2), "and no less, once the burst is used up"
 
 
 def test_a_peak_does_not_change_who_gets_what() -> None:
-    world, one = World(), of(Limit(rate(1000, burst=5000), peak_messages=rate(2000)))
-    streams = [world.greedy(one, entries=repeat((batch, batch))) for batch in (1, 7, 50, 333)]
+    world, limit = World(), of(Limit(rate(1000, burst=5000), peak_messages=rate(2000)))
+    streams = [world.greedy(limit, entries=repeat((batch, batch))) for batch in (1, 7, 50, 333)]
     world.run(60)
     assert jain([world.messages_of(stream) for stream in streams]) >= 0.99
-    assert one.usage.messages >= 0.99 * 1000 * 60
+    assert limit.usage.messages >= 0.99 * 1000 * 60
 
 
 RATES = st.builds(rate, st.sampled_from([60, 1000]), st.just(SECOND), st.none() | st.sampled_from([200, 3000]))

@@ -130,11 +130,11 @@ def test_a_delivery_asks_few_consumers_however_many_wait(
     for window in (wide, *narrow):
         window.asking = Turns(turns)
     all_of_them = [Asking(wide, own, rules=RULES) for own in narrow]
-    for one in all_of_them:
-        one.ask(1000)
-        one.receive(1)
-    for _, one in product(range(10), all_of_them):
-        one.receive(1)
+    for consumer in all_of_them:
+        consumer.ask(1000)
+        consumer.receive(1)
+    for _, consumer in product(range(10), all_of_them):
+        consumer.receive(1)
     deliveries = 10 * consumers
     assert deliveries <= len(turns) <= 3 * deliveries
 

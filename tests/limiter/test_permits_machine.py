@@ -33,52 +33,52 @@ class ManyConsumers(RuleBasedStateMachine):
     def wires(self, which: int) -> tuple[CreditWindow, ...]:
         return tuple(window for bit, window in enumerate(self.windows) if which >> bit & 1)
 
-    @rule(whose=WHOSE, which=st.integers(1, 7), rules=st.sampled_from([RULES, PLAIN]))
-    def open(self, whose: int, which: int, rules: DispatchRules) -> None:
-        self.close(whose)
-        self.consumers[whose] = Asking(*self.wires(which), rules=rules)
+    @rule(index=WHOSE, which=st.integers(1, 7), rules=st.sampled_from([RULES, PLAIN]))
+    def open(self, index: int, which: int, rules: DispatchRules) -> None:
+        self.close(index)
+        self.consumers[index] = Asking(*self.wires(which), rules=rules)
 
-    @rule(whose=WHOSE)
-    def close(self, whose: int) -> None:
-        consumer = self.consumers.pop(whose, None)
+    @rule(index=WHOSE)
+    def close(self, index: int) -> None:
+        consumer = self.consumers.pop(index, None)
         if consumer is not None:
             consumer.permits.close()
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, permits=st.integers(0, 3) | NUMBERS)
-    def ask(self, whose: int, permits: int) -> None:
-        self.one(whose).ask(permits)
+    @rule(index=WHOSE, permits=st.integers(0, 3) | NUMBERS)
+    def ask(self, index: int, permits: int) -> None:
+        self.one(index).ask(permits)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, messages=NUMBERS, size=NUMBERS)
-    def receive(self, whose: int, messages: int, size: int) -> None:
+    @rule(index=WHOSE, messages=NUMBERS, size=NUMBERS)
+    def receive(self, index: int, messages: int, size: int) -> None:
         """A batch may overdraw the permits by far."""
-        self.one(whose).receive(messages, size)
+        self.one(index).receive(messages, size)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, messages=NUMBERS, size=NUMBERS)
-    def arrive(self, whose: int, messages: int, size: int) -> None:
-        self.one(whose).arrive(messages, size)
+    @rule(index=WHOSE, messages=NUMBERS, size=NUMBERS)
+    def arrive(self, index: int, messages: int, size: int) -> None:
+        self.one(index).arrive(messages, size)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE)
-    def pass_one(self, whose: int) -> None:
-        self.one(whose).pass_one()
+    @rule(index=WHOSE)
+    def pass_one(self, index: int) -> None:
+        self.one(index).pass_one()
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE)
-    def receive_all(self, whose: int) -> None:
-        self.one(whose).receive_all()
+    @rule(index=WHOSE)
+    def receive_all(self, index: int) -> None:
+        self.one(index).receive_all()
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, again=st.booleans())
-    def drop(self, whose: int, *, again: bool) -> None:
-        self.one(whose).drop(again=again)
+    @rule(index=WHOSE, again=st.booleans())
+    def drop(self, index: int, *, again: bool) -> None:
+        self.one(index).drop(again=again)
 
     @precondition(lambda self: self.consumers)
-    @rule(whose=WHOSE, which=st.integers(0, 7))
-    def rewire(self, whose: int, which: int) -> None:
-        self.one(whose).permits.rewire(self.wires(which))
+    @rule(index=WHOSE, which=st.integers(0, 7))
+    def rewire(self, index: int, which: int) -> None:
+        self.one(index).permits.rewire(self.wires(which))
 
     @rule(horizons=st.tuples(st.integers(1, 50), st.integers(1, 1000), st.integers(1, 10**5)))
     def change_the_limits(self, horizons: tuple[int, int, int]) -> None:
@@ -87,9 +87,9 @@ class ManyConsumers(RuleBasedStateMachine):
         for consumer in self.consumers.values():
             consumer.permits.rewire(consumer.permits.windows)
 
-    def one(self, whose: int) -> Asking:
+    def one(self, index: int) -> Asking:
         known = sorted(self.consumers)
-        return self.consumers[known[whose % len(known)]]
+        return self.consumers[known[index % len(known)]]
 
     @invariant()
     def nobody_gets_more_than_asked_for(self) -> None:
@@ -111,20 +111,24 @@ class ManyConsumers(RuleBasedStateMachine):
     @invariant()
     def meters_know_what_is_under_way_and_who_asks(self) -> None:
         for window in self.windows:
-            members = [one for one in self.consumers.values() if window in one.permits.windows]
-            amounts = [one.permits._under_way.amount(window.unit) for one in members]
-            is_idle = [account.is_idle for one in members for account in accounts_at(one, window)]
+            members = [consumer for consumer in self.consumers.values() if window in consumer.permits.windows]
+            amounts = [consumer.permits._under_way.amount(window.unit) for consumer in members]
+            is_idle = [account.is_idle for consumer in members for account in accounts_at(consumer, window)]
             assert window.under_way == sum(amount for amount, idle in zip(amounts, is_idle, strict=True) if not idle)
-            accounts = [(account, one) for one in members for account in accounts_at(one, window)]
+            accounts = [(account, consumer) for consumer in members for account in accounts_at(consumer, window)]
             assert [account.amount for account, _ in accounts] == amounts
             assert window._beyond == sum(account.beyond for account, _ in accounts if account.is_idle)
             assert window._present == sum(account.is_present for account, _ in accounts if not account.is_idle)
-            waiting = {at for at, one in accounts if one.permits._under_way.waits_for_broker and not at.is_idle}
+            waiting = {
+                at for at, consumer in accounts if consumer.permits._under_way.waits_for_broker and not at.is_idle
+            }
             assert set(window._waiting) == waiting
-            assert window.under_way >= sum(entry[window.unit == "bytes"] for one in members for entry in one.held), (
-                "what is held is all there"
-            )
-            assert {*window.asking, *window.unsure} <= {one.permits for one in members if one.permits.asked}
+            assert window.under_way >= sum(
+                entry[window.unit == "bytes"] for consumer in members for entry in consumer.held
+            ), "what is held is all there"
+            assert {*window.asking, *window.unsure} <= {
+                consumer.permits for consumer in members if consumer.permits.asked
+            }
 
     @invariant()
     def who_is_idle_has_permits_at_the_broker_and_holds_nothing(self) -> None:
@@ -135,7 +139,7 @@ class ManyConsumers(RuleBasedStateMachine):
 
     @invariant()
     def room_never_lies_idle_while_somebody_could_take_it(self) -> None:
-        for permits in (one.permits for one in self.consumers.values() if one.permits.asked):
+        for permits in (consumer.permits for consumer in self.consumers.values() if consumer.permits.asked):
             windows = permits.windows
             is_full = any(window.room() < max(1, window.horizon // 4) for window in windows)
             is_idle = any(account.is_idle for account in permits._accounts)
@@ -144,7 +148,7 @@ class ManyConsumers(RuleBasedStateMachine):
 
     @invariant()
     def who_asks_waits_at_one_limit_that_has_no_room_for_a_portion(self) -> None:
-        for permits in (one.permits for one in self.consumers.values()):
+        for permits in (consumer.permits for consumer in self.consumers.values()):
             places = [window for window in permits.windows if permits in window.asking]
             is_waiting = permits.asked > 0 and not permits._is_idle and not permits._is_unsure
             assert len(places) == is_waiting
@@ -154,13 +158,13 @@ class ManyConsumers(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Once everything is consumed as it comes, all that was asked for is granted."""
         for _ in range(200_000):
-            waiting = [one for one in self.consumers.values() if one.permits.asked]
+            waiting = [consumer for consumer in self.consumers.values() if consumer.permits.asked]
             if not waiting:
                 return
-            before = sum(one.granted for one in self.consumers.values())
+            before = sum(consumer.granted for consumer in self.consumers.values())
             for consumer in self.consumers.values():
                 consumer.receive_all()
-            assert sum(one.granted for one in self.consumers.values()) > before
+            assert sum(consumer.granted for consumer in self.consumers.values()) > before
         raise AssertionError("permits that were asked for never came")
 
 

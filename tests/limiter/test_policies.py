@@ -27,9 +27,11 @@ def in_force(
     policies: Policies, topic: str = TOPIC, direction: Direction = "publish", client: Client = ANYBODY
 ) -> list[tuple[str, str, int, str]]:
     """What applies, outermost first: level, name, messages a second, source."""
-    found = policies.in_force(direction, parse_topic(topic), client)
+    entries = policies.in_force(direction, parse_topic(topic), client)
     return [
-        (one.scope.level, one.scope.name, one.limit.messages.tokens, one.source) for one in found if one.limit.messages
+        (entry.scope.level, entry.scope.name, entry.limit.messages.tokens, entry.source)
+        for entry in entries
+        if entry.limit.messages
     ]
 
 
@@ -68,8 +70,8 @@ def test_every_level_applies_at_once_outermost_first() -> None:
     ]
     policies = policies_of(*((setting, name, value(1)) for setting, name in names))
     policies.groups_of_tenants["t"] = "gold"
-    found = in_force(policies, f"{TOPIC}-partition-3", client=client)
-    assert [(level, name, source) for level, name, _, source in found] == [
+    limits = in_force(policies, f"{TOPIC}-partition-3", client=client)
+    assert [(level, name, source) for level, name, _, source in limits] == [
         ("proxy", "", "proxy file"),
         ("tenant", "t", "total file"),
         ("namespace", "t/n", "total file"),
@@ -80,7 +82,7 @@ def test_every_level_applies_at_once_outermost_first() -> None:
         ("role", "billing", "role file"),
         ("address", "10.1.2.3", "address file"),
     ]
-    others = {level.word for level in LEVELS} - {level for level, *_ in found}
+    others = {level.word for level in LEVELS} - {level for level, *_ in limits}
     assert others == {"subscription", "exempt"}, "a level that no stream of this test has"
 
 
@@ -98,8 +100,8 @@ def test_what_is_not_known_of_a_client_limits_nobody() -> None:
 def test_a_star_is_for_all_that_have_no_value_of_their_own(setting: Setting, name: str, level: str) -> None:
     client = Client(producer_name="meter", role="billing")
     policies = policies_of((setting, EACH, value(5)))
-    (found,) = in_force(policies, client=client)
-    assert (found[0], found[2:]) == (level, (5, f"each {'total' if level == 'tenant' else level} file"))
+    (limit,) = in_force(policies, client=client)
+    assert (limit[0], limit[2:]) == (level, (5, f"each {'total' if level == 'tenant' else level} file"))
     policies.put("publish", setting, name, value(9))
     assert [messages for _, _, messages, _ in in_force(policies, client=client)] == [9]
 
@@ -136,8 +138,8 @@ def test_a_network_that_limits_nothing_does_not_hide_the_wider_one() -> None:
 def test_each_address_has_its_own_limit_of_the_narrowest_network() -> None:
     policies = policies_of((Setting.ADDRESS, "10.0.0.0/8", value(5)), (Setting.ADDRESS, "10.1.0.0/16", value(7)))
     clients = [Client(address=address) for address in ("10.2.0.1", "10.1.0.1", "10.1.0.2", "11.0.0.1")]
-    found = [in_force(policies, client=client) for client in clients]
-    assert [[(name, messages) for _, name, messages, _ in each] for each in found] == [
+    limits = [in_force(policies, client=client) for client in clients]
+    assert [[(name, messages) for _, name, messages, _ in each] for each in limits] == [
         [("10.2.0.1", 5)],
         [("10.1.0.1", 7)],
         [("10.1.0.2", 7)],
@@ -165,15 +167,15 @@ def test_a_subscriptions_value_is_the_narrowest_that_is_set(set_there: int) -> N
         *((setting, name, value(number)) for number, (setting, name, _) in enumerate(settings, start=1)),
         direction="dispatch",
     )
-    found = in_force(policies, f"{TOPIC}-partition-1", "dispatch", Client(subscription="s"))
-    assert found == [("subscription", f"s@{TOPIC}-partition-1", 1, f"{settings[0][2]} file")]
+    limits = in_force(policies, f"{TOPIC}-partition-1", "dispatch", Client(subscription="s"))
+    assert limits == [("subscription", f"s@{TOPIC}-partition-1", 1, f"{settings[0][2]} file")]
     assert in_force(policies, direction="dispatch") == []
 
 
 def test_a_subscription_is_limited_besides_its_topic() -> None:
     policies = policies_of((Setting.TOPIC, TOPIC, value(7)), (Setting.SUBSCRIPTION_OF_TOPIC, TOPIC, value(5)))
-    found = in_force(policies, client=Client(subscription="s"))
-    assert [(level, messages) for level, _, messages, _ in found] == [("topic", 7), ("subscription", 5)]
+    limits = in_force(policies, client=Client(subscription="s"))
+    assert [(level, messages) for level, _, messages, _ in limits] == [("topic", 7), ("subscription", 5)]
 
 
 def test_a_value_that_limits_nothing_counts_as_not_set() -> None:
@@ -188,8 +190,8 @@ def test_values_are_not_mixed_between_levels() -> None:
     """As with Pulsar: a topic's bytes alone leave it without the namespace's messages."""
     own = Value(Limit(size=rate(1000)), "file")
     policies = policies_of((Setting.TOPIC, TOPIC, own), (OF_NAMESPACE, "t/n", value(5)))
-    (found,) = policies.in_force("publish", parse_topic(TOPIC))
-    assert found.limit == own.limit
+    (entry,) = policies.in_force("publish", parse_topic(TOPIC))
+    assert entry.limit == own.limit
 
 
 def test_directions_never_meet() -> None:

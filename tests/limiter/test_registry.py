@@ -50,8 +50,8 @@ class Place(World):
 
 
 def limiter_of(stream: Stream) -> Limiter:
-    (one,) = stream.chain
-    return one
+    (limiter,) = stream.chain
+    return limiter
 
 
 def test_streams_of_one_topic_share_its_limiter() -> None:
@@ -174,9 +174,9 @@ def test_idle_limiters_are_forgotten_and_those_in_debt_or_in_use_are_not(monkeyp
 
 
 def test_a_limiter_that_is_forgotten_tells_the_journal_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    place, told = Place(value(100)), list[object]()
+    place, reported = Place(value(100)), list[object]()
     monkeypatch.setattr(registry, "KEPT", 0)
-    place.journal.read_by(ActivityReader(on_early=told.append))
+    place.journal.read_by(ActivityReader(on_early=reported.append))
     stream = place.open("x")
     own = limiter_of(stream)
     place.offer(stream, 1, 1)
@@ -184,7 +184,7 @@ def test_a_limiter_that_is_forgotten_tells_the_journal_at_once(monkeypatch: pyte
     place.run(1)
     for number in range(4):
         place.registry.close(place.open(f"y{number}"), place.clock.now)
-    assert told == [own]
+    assert reported == [own]
     assert own not in place.registry.limiters.values()
 
 
@@ -281,7 +281,7 @@ def test_a_limiter_that_was_replaced_before_its_tuning_stays_out() -> None:
     change(Limit(rate(6)), only_tunes=True)
     change(Limit(rate(7), mode="observe"), only_tunes=False)
     streams += [place.open(f"x{number}") for number in range(250)]
-    assert [one for one in old & {*place.registry._to_tune} if one not in place.registry.limiters.values()]
+    assert [limiter for limiter in old & {*place.registry._to_tune} if limiter not in place.registry.limiters.values()]
     change(Limit(rate(8)), only_tunes=False)
     while place.registry.is_changing:
         place.registry.go_on(place.clock.now)
@@ -317,7 +317,7 @@ def test_a_newcomer_during_a_removal_leaves_no_stale_window() -> None:
     other, _ = place.consumer()
     place.registry.go_on(place.clock.now)
     assert [window.unit for window in windows_of(before.chain)] == ["messages"]
-    assert [one.permits.windows for one in (before, other) if one.permits] == [windows_of(before.chain)] * 2
+    assert [stream.permits.windows for stream in (before, other) if stream.permits] == [windows_of(before.chain)] * 2
 
 
 @pytest.mark.parametrize("count", [10, 49, 50, 51, 60])

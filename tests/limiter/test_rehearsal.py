@@ -32,10 +32,10 @@ _STOPWATCHES = ("throttled", "withheld")
 
 def numbers(usage: StreamUsage | LimiterUsage, now: int) -> dict[str, object]:
     """Everything that it counts."""
-    found = {name: value for name, value in attributes(usage).items() if name not in _STOPWATCHES}
+    counts = {name: value for name, value in attributes(usage).items() if name not in _STOPWATCHES}
     if isinstance(usage, StreamUsage):
-        found["delays"] = usage.delays.read()
-    return found | {name: getattr(usage, name).read(now) for name in _STOPWATCHES if hasattr(usage, name)}
+        counts["delays"] = usage.delays.read()
+    return counts | {name: getattr(usage, name).read(now) for name in _STOPWATCHES if hasattr(usage, name)}
 
 
 class Rehearsal(Counted):
@@ -66,8 +66,8 @@ class Rehearsal(Counted):
         if self.modes[which] == "observe":
             self.reference.put(LEVELS[which], value)
 
-    def one(self, whose: int) -> Stream:
-        return list(self.pairs)[whose % len(self.pairs)]
+    def one(self, index: int) -> Stream:
+        return list(self.pairs)[index % len(self.pairs)]
 
     def went_on(self, stream: Stream, messages: int, size: int) -> None:
         for entry in self.chunk_of or [(messages, size)]:
@@ -79,16 +79,16 @@ class Rehearsal(Counted):
         self.pairs[self.real.open(topic)] = self.reference.open(topic)
 
     @precondition(lambda self: self.pairs)
-    @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
-    def offer(self, whose: int, entries: list[tuple[int, int]]) -> None:
+    @rule(index=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
+    def offer(self, index: int, entries: list[tuple[int, int]]) -> None:
         for entry in entries:
-            passed = self.real.offer(self.one(whose), *entry)
+            passed = self.real.offer(self.one(index), *entry)
             assert passed or "enforce" in self.modes, "what is only observed passes at once"
 
     @precondition(lambda self: self.pairs)
-    @rule(whose=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
-    def chunk(self, whose: int, entries: list[tuple[int, int]]) -> None:
-        stream = self.one(whose)
+    @rule(index=WHOSE, entries=st.lists(SIZES, min_size=1, max_size=4))
+    def chunk(self, index: int, entries: list[tuple[int, int]]) -> None:
+        stream = self.one(index)
         (messages, largest_messages), (sizes, largest_size) = ((sum(k), max(k)) for k in zip(*entries, strict=True))
         if self.real.scheduler.admit(stream, messages, sizes, self.real.clock.now):
             self.chunk_of = entries
@@ -96,18 +96,18 @@ class Rehearsal(Counted):
             self.real.scheduler.count_admitted(stream, *counts, *largest)
             self.chunk_of = []
         else:
-            self.offer(whose, entries)
+            self.offer(index, entries)
 
     @precondition(lambda self: self.pairs)
-    @rule(whose=WHOSE)
-    def drop(self, whose: int) -> None:
+    @rule(index=WHOSE)
+    def drop(self, index: int) -> None:
         """What is held for an enforced limit never comes to the observed ones."""
-        self.real.scheduler.drop_held(self.one(whose), self.real.clock.now)
+        self.real.scheduler.drop_held(self.one(index), self.real.clock.now)
 
     @precondition(lambda self: self.pairs)
-    @rule(whose=WHOSE)
-    def close(self, whose: int) -> None:
-        stream = self.one(whose)
+    @rule(index=WHOSE)
+    def close(self, index: int) -> None:
+        stream = self.one(index)
         observed, beside = stream.observed, self.pairs[stream]
         assert observed is not None
         self.real.registry.close(stream, self.real.clock.now)
@@ -164,7 +164,7 @@ class Rehearsal(Counted):
     @invariant()
     def limits_would_be_used_as_they_are_beside(self) -> None:
         now = self.real.clock.now
-        observed = {scope: one for scope, one in self.real.registry.limiters.items() if one.is_observed}
+        observed = {scope: limiter for scope, limiter in self.real.registry.limiters.items() if limiter.is_observed}
         beside = self.reference.registry.limiters
         assert observed.keys() == beside.keys()
         for scope, limiter in observed.items():

@@ -27,11 +27,11 @@ def test_when_publishing_stops_it_is_back_at_10_after_the_window() -> None:
     place = Place()
     producer, consumer = place.producer(), place.consumer()
     place.seconds(10, producer)
-    found = []
+    rates = []
     for _ in range(10):
         place.second()
-        found.append(in_force(consumer)[0])
-    assert found == [100, 90, 80, 70, 60, 50, 40, 30, 20, 10]
+        rates.append(in_force(consumer)[0])
+    assert rates == [100, 90, 80, 70, 60, 50, 40, 30, 20, 10]
     assert not place.registry.relative.is_moving
 
 
@@ -44,10 +44,10 @@ def test_bytes_are_relative_as_messages_are() -> None:
 
 def test_each_subscription_has_the_topics_rate_on_top() -> None:
     place = Place(setting=Setting.SUBSCRIPTION_OF_NAMESPACE)
-    producer, one, other = place.producer(), place.consumer(subscription="a"), place.consumer(subscription="b")
+    producer, consumer, other = place.producer(), place.consumer(subscription="a"), place.consumer(subscription="b")
     place.seconds(3, producer)
-    assert one.chain != other.chain
-    assert (in_force(one), in_force(other)) == ((110, None), (110, None))
+    assert consumer.chain != other.chain
+    assert (in_force(consumer), in_force(other)) == ((110, None), (110, None))
 
 
 def test_topics_and_partitions_are_measured_apart() -> None:
@@ -248,14 +248,14 @@ def test_limiters_that_are_forgotten_are_not_measured_any_more(monkeypatch: pyte
 
 
 def test_the_first_one_is_told() -> None:
-    told = list[int]()
-    limits = RelativeLimits(on_first=lambda: told.append(1))
+    calls = list[int]()
+    limits = RelativeLimits(on_first=lambda: calls.append(1))
     scope = Place().consumer().chain[0].scope
     limits.in_force(scope, Limit(rate(10)), "x", 0)
-    assert told == []
+    assert calls == []
     limits.in_force(scope, TEN_MORE, "x", 0)
     limits.in_force(scope, TEN_MORE, "x", 0)
-    assert told == [1]
+    assert calls == [1]
 
 
 def test_a_step_changes_the_limits_of_few_topics_and_scopes() -> None:

@@ -15,8 +15,8 @@ SECOND = 1_000_000_000
 
 
 def test_what_fits_passes_at_once_and_the_rest_when_tokens_come() -> None:
-    world, one = World(), limiter(10, burst=2)
-    stream = world.stream(one)
+    world, limit = World(), limiter(10, burst=2)
+    stream = world.stream(limit)
     assert [world.offer(stream, 1, 1) for _ in range(4)] == [True, True, False, False]
     world.run(0.15)
     assert world.messages_of(stream) == 3
@@ -26,8 +26,8 @@ def test_what_fits_passes_at_once_and_the_rest_when_tokens_come() -> None:
 
 def test_the_last_entry_may_leave_a_debt_that_the_next_ones_pay() -> None:
     """Ten a second and thirty in a batch: two seconds of silence after it, and the tenth of a token."""
-    world, one = World(), limiter(10)
-    stream = world.stream(one)
+    world, limit = World(), limiter(10)
+    stream = world.stream(limit)
     assert world.offer(stream, 30, 30)
     assert not world.offer(stream, 1, 1)
     world.run(10)
@@ -49,12 +49,12 @@ def test_a_chunk_is_charged_whole_or_not_at_all() -> None:
 
 
 def test_nobody_overtakes_in_the_moment_between_tokens_and_alarm() -> None:
-    world, one = World(), limiter(1000)
-    first, newcomer = world.stream(one), world.stream(one)
+    world, limit = World(), limiter(1000)
+    first, newcomer = world.stream(limit), world.stream(limit)
     world.offer(first, 100, 1)
     world.offer(first, 1, 1)
     world.clock.now = 2 * SECOND
-    assert one.is_open(world.clock.now)
+    assert limit.is_open(world.clock.now)
     assert not world.scheduler.admit(newcomer, 1, 1, world.clock.now)
     assert not world.offer(newcomer, 1, 1)
     world.run(0)
@@ -69,8 +69,8 @@ def test_a_stream_without_limits_waits_for_nothing() -> None:
 
 
 def test_commands_follow_held_entries_and_cost_nothing() -> None:
-    world, one, released = World(), limiter(10), list[int]()
-    stream = world.stream(one, release=lambda _stream, entry: released.append(entry.messages))
+    world, limit, released = World(), limiter(10), list[int]()
+    stream = world.stream(limit, release=lambda _stream, entry: released.append(entry.messages))
     world.offer(stream, 1, 1)
     for messages in (5, 0, 0, 3, 0):
         world.scheduler.hold(stream, Entry(b"", messages, messages, 1, 0), 0)
@@ -83,8 +83,8 @@ def test_commands_follow_held_entries_and_cost_nothing() -> None:
 
 def test_frames_that_claim_no_messages_still_pay_for_their_bytes() -> None:
     """They went after a held entry as if they were commands, free of charge and uncounted."""
-    world, one = World(), limiter(size=1000)
-    stream = world.stream(one)
+    world, limit = World(), limiter(size=1000)
+    stream = world.stream(limit)
     for _ in range(5):
         world.offer(stream, 0, 1000)
     world.run(2.95)
@@ -93,8 +93,8 @@ def test_frames_that_claim_no_messages_still_pay_for_their_bytes() -> None:
 
 
 def test_a_stream_waits_no_longer_than_until_its_held_entries_are_dropped() -> None:
-    world, one = World(), limiter(10)
-    stream = world.stream(one)
+    world, limit = World(), limiter(10)
+    stream = world.stream(limit)
     for _ in range(2):
         world.offer(stream, 1, 7)
     world.run(0.05)
@@ -104,8 +104,8 @@ def test_a_stream_waits_no_longer_than_until_its_held_entries_are_dropped() -> N
 
 
 def test_dropped_entries_are_returned_and_not_charged() -> None:
-    world, one = World(), limiter(10)
-    stream = world.stream(one)
+    world, limit = World(), limiter(10)
+    stream = world.stream(limit)
     for _ in range(4):
         world.offer(stream, 1, 7)
     held = list(stream.held)
@@ -114,7 +114,7 @@ def test_dropped_entries_are_returned_and_not_charged() -> None:
     assert (usage.dropped_messages, usage.dropped_size, usage.held_messages, usage.held_size) == (3, 21, 0, 0)
     world.run(1)
     assert world.messages_of(stream) == 1
-    assert fits(one, 1, 1, world.clock.now)
+    assert fits(limit, 1, 1, world.clock.now)
 
 
 def test_what_never_was_held_can_be_counted_as_dropped_too() -> None:
@@ -126,8 +126,8 @@ def test_what_never_was_held_can_be_counted_as_dropped_too() -> None:
 
 
 def test_the_delay_told_is_the_longest() -> None:
-    world, one = World(), limiter(10)
-    stream = world.stream(one)
+    world, limit = World(), limiter(10)
+    stream = world.stream(limit)
     for _ in range(4):
         world.offer(stream, 1, 1)
     world.run(5)
@@ -136,17 +136,17 @@ def test_the_delay_told_is_the_longest() -> None:
 
 
 def test_a_limiter_knows_the_largest_entry_that_passed() -> None:
-    world, one = World(), limiter(1000)
-    stream = world.stream(one)
+    world, limit = World(), limiter(1000)
+    stream = world.stream(limit)
     for messages, size in ((3, 10), (7, 2), (1, 1)):
         world.offer(stream, messages, size)
     world.run(1)
-    assert (one.usage.largest_messages, one.usage.largest_size) == (7, 10)
-    assert (one.usage.entries, one.usage.messages, one.usage.size) == (3, 11, 13)
+    assert (limit.usage.largest_messages, limit.usage.largest_size) == (7, 10)
+    assert (limit.usage.entries, limit.usage.messages, limit.usage.size) == (3, 11, 13)
 
 
 def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
-    world, one, asked_for = World(), limiter(500_000), list[int]()
+    world, limit, asked_for = World(), limiter(500_000), list[int]()
     wake_at = world.alarms.wake_at
 
     def watched(limiter: Limiter, at: int) -> None:
@@ -154,7 +154,7 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
         wake_at(limiter, at)
 
     world.scheduler = Scheduler(watched, world.journal)
-    world.greedy(one, entries=repeat((1, 1)))
+    world.greedy(limit, entries=repeat((1, 1)))
     world.run(0.02)
     assert 15 <= len(asked_for) <= 22
     assert all(later - earlier >= LEAST_SLEEP_NS for earlier, later in pairwise(asked_for))
@@ -163,23 +163,23 @@ def test_alarms_of_a_busy_limiter_are_at_least_a_millisecond_apart() -> None:
 @pytest.mark.parametrize(("size", "portion"), [(1, MOST_TURNS), (4 * TURN_SIZE, MOST_TURNS // 5)])
 def test_a_late_alarm_releases_entries_in_portions(size: int, portion: int) -> None:
     """Of large entries fewer: each of them is more work for whoever sends it on."""
-    world, one = World(), limiter(10**5)
-    stream = world.stream(one)
+    world, limit = World(), limiter(10**5)
+    stream = world.stream(limit)
     for _ in range(10_000 + 3 * portion):
         world.offer(stream, 1, size)
     assert len(stream.held) == 3 * portion
     world.clock.advance(1)
     for number in (1, 2, 3):
-        assert one.usage.entries == 10_000 + (number - 1) * portion
-        world.scheduler.serve(one, world.clock.now)
-        assert one.usage.entries == 10_000 + number * portion
-        assert one.wakes_at == (world.clock.now if number < 3 else None)
+        assert limit.usage.entries == 10_000 + (number - 1) * portion
+        world.scheduler.serve(limit, world.clock.now)
+        assert limit.usage.entries == 10_000 + number * portion
+        assert limit.wakes_at == (world.clock.now if number < 3 else None)
 
 
 def test_entries_that_arrive_during_a_release_go_last() -> None:
     """Bytes given back make room for reading on, and that offers more before `release` returns."""
-    world, one, came = World(), limiter(10), list[int]()
-    stream = world.stream(one)
+    world, limit, came = World(), limiter(10), list[int]()
+    stream = world.stream(limit)
 
     def release(stream: Stream, entry: Entry) -> None:
         came.append(entry.messages)
@@ -203,20 +203,20 @@ def test_a_long_row_of_such_entries_needs_no_recursion() -> None:
 
 @pytest.mark.parametrize("end", ["leave", "drop_held"])
 def test_a_stream_may_end_while_it_is_passing(end: str) -> None:
-    world, one = World(), limiter(10)
-    stream, other = world.stream(one), world.stream(one)
+    world, limit = World(), limiter(10)
+    stream, other = world.stream(limit), world.stream(limit)
     stream.release = lambda stream, _entry: getattr(world.scheduler, end)(stream, world.clock.now)
     for each in (stream, other, stream, stream, other):
         world.offer(each, 1, 1)
     world.run(10)
     assert not stream.held
     assert world.messages_of(other) == 2
-    assert not one.waiters
+    assert not limit.waiters
 
 
 def test_a_release_that_fails_strands_nobody_else() -> None:
-    world, one = World(), limiter(10)
-    other, broken = world.stream(one), world.stream(one)
+    world, limit = World(), limiter(10)
+    other, broken = world.stream(limit), world.stream(limit)
 
     def fail(_stream: Stream, entry: Entry) -> None:
         raise OSError(entry.messages)
@@ -256,15 +256,15 @@ def test_while_demand_waits_the_limit_is_used_in_full(
     entries: list[tuple[int, int, int]], messages: int, size: int | None
 ) -> None:
     """Every interval: not under the rate by more than one entry and one sleep's worth."""
-    world, one = World(), limiter(messages, size)
-    streams = [world.stream(one) for _ in range(5)]
-    for whose, count, length in entries:
-        world.offer(streams[whose], count, length)
-    while one.waiters:
+    world, limit = World(), limiter(messages, size)
+    streams = [world.stream(limit) for _ in range(5)]
+    for index, count, length in entries:
+        world.offer(streams[index], count, length)
+    while limit.waiters:
         alarm = world.alarms.next_before(1 << 80)
         assert alarm is not None
         world.clock.now = alarm[0]
-        world.scheduler.serve(one, world.clock.now)
+        world.scheduler.serve(limit, world.clock.now)
     largest = max(count for _, count, _ in entries)
     for start in range(len(world.log)):
         passed = 0
@@ -286,10 +286,10 @@ def test_the_judge_of_intervals_is_exact() -> None:
 
 
 def test_the_judge_looks_at_bytes_as_at_messages() -> None:
-    world, one, ledger = World(), limiter(100, 100), Ledger()
-    stream: Stream = world.stream(one)
+    world, limit, ledger = World(), limiter(100, 100), Ledger()
+    stream: Stream = world.stream(limit)
     ledger.passed(named(stream.chain), Charge(0, 1, 50))
     ledger.passed(named(stream.chain), Charge(0, 1, 1))
     with pytest.raises(AssertionError):
         ledger.check()
-    assert one.limit == Limit(rate(100), rate(100))
+    assert limit.limit == Limit(rate(100), rate(100))

@@ -57,9 +57,9 @@ class Hierarchy(Clockwork):
         self.registry.open(self.new_stream(), parse_topic(f"t/n/{topic}"), self.now)
 
     @precondition(lambda self: self.streams)
-    @rule(whose=WHOSE)
-    def close(self, whose: int) -> None:
-        stream = self.one(whose)
+    @rule(index=WHOSE)
+    def close(self, index: int) -> None:
+        stream = self.one(index)
         held = sum(entry.memory for entry in stream.held)
         assert sum(entry.memory for entry in self.registry.close(stream, self.now)) == held
         self.forget(stream)
@@ -107,23 +107,23 @@ class Crossing(Clockwork):
         self.world.scheduler.join(stream)
 
     @precondition(lambda self: self.streams)
-    @rule(whose=WHOSE)
-    def close(self, whose: int) -> None:
-        stream = self.one(whose)
+    @rule(index=WHOSE)
+    def close(self, index: int) -> None:
+        stream = self.one(index)
         self.dropped(stream, self.world.scheduler.leave(stream, self.now))
         self.forget(stream)
 
     @precondition(lambda self: self.streams)
-    @rule(whose=WHOSE, which=st.integers(0, 7))
-    def rewire(self, whose: int, which: int) -> None:
-        self.world.scheduler.rewire(self.one(whose), self.chain(which), self.now)
+    @rule(index=WHOSE, which=st.integers(0, 7))
+    def rewire(self, index: int, which: int) -> None:
+        self.world.scheduler.rewire(self.one(index), self.chain(which), self.now)
 
-    @rule(whose=st.integers(0, 2), limit=LIMITS.filter(lambda limit: bool(limit) and limit.mode != "observe"))
-    def change_a_value(self, whose: int, limit: Limit) -> None:
+    @rule(index=st.integers(0, 2), limit=LIMITS.filter(lambda limit: bool(limit) and limit.mode != "observe"))
+    def change_a_value(self, index: int, limit: Limit) -> None:
         self.ledger.values_changed()
         before = self.tokens()
-        self.all[whose].retune(limit, "changed", self.now)
-        self.world.scheduler.serve(self.all[whose], self.now)
+        self.all[index].retune(limit, "changed", self.now)
+        self.world.scheduler.serve(self.all[index], self.now)
         self.gave_nothing(before)
 
 

@@ -18,8 +18,8 @@ SECOND = 1_000_000_000
 
 
 def observing(per_s: int, name: str = "n") -> Limiter:
-    one = limiter(per_s, name=name)
-    return Limiter(one.scope, replace(one.limit, mode="observe"), "test", 0)
+    enforced = limiter(per_s, name=name)
+    return Limiter(enforced.scope, replace(enforced.limit, mode="observe"), "test", 0)
 
 
 def watched(world: World, *observed: Limiter, enforced: tuple[Limiter, ...] = ()) -> tuple[Stream, ShadowStream]:
@@ -30,8 +30,8 @@ def watched(world: World, *observed: Limiter, enforced: tuple[Limiter, ...] = ()
 
 
 def test_everything_passes_at_once_and_what_would_be_held_is_counted() -> None:
-    world, one = World(), observing(10)
-    stream, beside = watched(world, one)
+    world, observed = World(), observing(10)
+    stream, beside = watched(world, observed)
     assert all(world.offer(stream, 1, 100) for _ in range(6))
     assert stream.usage.held_messages == 0
     assert (beside.usage.offered_messages, beside.usage.passed_messages, beside.usage.held_messages) == (6, 1, 5)
@@ -42,32 +42,32 @@ def test_everything_passes_at_once_and_what_would_be_held_is_counted() -> None:
     world.run(10)
     assert beside.usage.throttled.read(world.clock.now) == SECOND // 2
     assert beside.usage.delay_max_ns == SECOND // 2
-    assert one.usage.throttled.read(world.clock.now) == SECOND // 2
+    assert observed.usage.throttled.read(world.clock.now) == SECOND // 2
     assert not stream.holds
 
 
 def test_a_chunk_over_an_observed_limit_passes_entry_by_entry() -> None:
-    world, enforced, one = World(), limiter(1000), observing(10)
-    stream, beside = watched(world, one, enforced=(enforced,))
+    world, enforced, observed = World(), limiter(1000), observing(10)
+    stream, beside = watched(world, observed, enforced=(enforced,))
     assert not world.scheduler.admit(stream, 50, 50, 0)
     assert fits(enforced, 100, 1, 0)
-    assert fits(one, 1, 1, 0)
+    assert fits(observed, 1, 1, 0)
     assert world.offer(stream, 50, 50)
     assert not fits(enforced, 51, 1, 0)
     assert beside.usage.passed_messages == 50
 
 
 def test_a_chunk_within_it_is_counted_for_both_and_can_be_withdrawn() -> None:
-    world, enforced, one = World(), limiter(1000), observing(100)
-    stream, beside = watched(world, one, enforced=(enforced,))
+    world, enforced, observed = World(), limiter(1000), observing(100)
+    stream, beside = watched(world, observed, enforced=(enforced,))
     assert world.scheduler.admit(stream, 9, 90, 0)
     world.scheduler.withdraw(stream, 9, 90)
-    assert fits(one, 10, 1, 0)
+    assert fits(observed, 10, 1, 0)
     assert world.scheduler.admit(stream, 9, 90, 0)
     world.scheduler.count_admitted(stream, 3, 9, 90, 5, 40)
-    assert not fits(one, 2, 1, 0)
-    assert (one.usage.entries, one.usage.messages, one.usage.size) == (3, 9, 90)
-    assert (one.usage.largest_messages, one.usage.largest_size) == (5, 40)
+    assert not fits(observed, 2, 1, 0)
+    assert (observed.usage.entries, observed.usage.messages, observed.usage.size) == (3, 9, 90)
+    assert (observed.usage.largest_messages, observed.usage.largest_size) == (5, 40)
     assert beside.usage.offered_entries == beside.usage.passed_entries == stream.usage.passed_entries == 3
 
 
@@ -82,9 +82,9 @@ def test_a_held_entry_reaches_observed_limits_when_it_passes() -> None:
 
 
 def test_simulated_holding_is_bounded_in_entries_and_in_bytes() -> None:
-    world, one = World(most_size=100, room=5), observing(10)
-    first, beside_first = watched(world, one)
-    second, beside_second = watched(world, one)
+    world, observed = World(most_size=100, room=5), observing(10)
+    first, beside_first = watched(world, observed)
+    second, beside_second = watched(world, observed)
     for _ in range(4):
         assert world.offer(first, 1, 40)
     assert world.offer(first, 1, 40), "three of 40 bytes are more than 100: reading would stop before a fourth"
@@ -95,13 +95,13 @@ def test_simulated_holding_is_bounded_in_entries_and_in_bytes() -> None:
     assert (beside_second.usage.held_messages, beside_second.usage.dropped_messages) == (2, 2)
     world.run(10)
     assert world.observer.room == 5
-    assert one.usage.messages == 6
+    assert observed.usage.messages == 6
 
 
 @pytest.mark.parametrize("end", ["leave", "rewire"])
 def test_room_is_given_back_when_a_stream_ends_or_its_limits_go(end: str) -> None:
-    world, one = World(room=5), observing(1)
-    stream, beside = watched(world, one)
+    world, observed = World(room=5), observing(1)
+    stream, beside = watched(world, observed)
     for _ in range(9):
         world.offer(stream, 1, 1)
     assert world.observer.room == 0
@@ -112,8 +112,8 @@ def test_room_is_given_back_when_a_stream_ends_or_its_limits_go(end: str) -> Non
         beside.rewire((), 0)
         assert beside.usage.dropped_messages == 3
     assert world.observer.room == 5
-    assert not one.waiters
-    assert one.streams == set()
+    assert not observed.waiters
+    assert observed.streams == set()
 
 
 @given(
@@ -121,10 +121,10 @@ def test_room_is_given_back_when_a_stream_ends_or_its_limits_go(end: str) -> Non
     room=st.integers(0, 6),
 )
 def test_entries_are_dropped_only_at_the_bounds_of_a_shadow(steps, room) -> None:
-    world, one = World(most_size=100, room=room), observing(10)
-    pairs = [watched(world, one) for _ in range(4)]
-    for whose, size, span in steps:
-        stream, beside = pairs[whose]
+    world, observed = World(most_size=100, room=room), observing(10)
+    pairs = [watched(world, observed) for _ in range(4)]
+    for index, size, span in steps:
+        stream, beside = pairs[index]
         room_before, held, dropped = world.observer.room, beside.usage.held_size, beside.usage.dropped_messages
         assert world.offer(stream, 1, size)
         no_room = room_before == 0 or held >= 100
@@ -138,31 +138,31 @@ def test_entries_are_dropped_only_at_the_bounds_of_a_shadow(steps, room) -> None
 
 
 def test_the_journal_notes_a_stream_while_its_shadow_holds() -> None:
-    world, one = World(), observing(10)
-    stream, _ = watched(world, one)
+    world, observed = World(), observing(10)
+    stream, _ = watched(world, observed)
     world.offer(stream, 1, 1)
     world.offer(stream, 1, 1)
     for _ in range(2):
-        assert emptied(world.journal) == ([stream], [one])
+        assert emptied(world.journal) == ([stream], [observed])
     world.run(1)
-    assert emptied(world.journal) == ([stream], [one])
+    assert emptied(world.journal) == ([stream], [observed])
     assert emptied(world.journal) == ([], [])
 
 
 def test_the_journal_notes_entries_that_new_limits_pass_at_once() -> None:
-    world, one, other = World(), observing(10), observing(10, "other")
-    stream, beside = watched(world, one)
+    world, observed, other = World(), observing(10), observing(10, "other")
+    stream, beside = watched(world, observed)
     world.offer(stream, 1, 1)
     world.offer(stream, 1, 1)
     beside.rewire((other,), world.clock.now)
     assert other.usage.messages == 1
-    assert emptied(world.journal) == ([stream], [one, other])
+    assert emptied(world.journal) == ([stream], [observed, other])
 
 
 def test_observed_limits_would_be_shared_equally_too() -> None:
     """With all batch sizes, and no stream is slowed."""
-    world, one = World(), observing(1000)
-    pairs = [watched(world, one) for _ in range(3)]
+    world, observed = World(), observing(1000)
+    pairs = [watched(world, observed) for _ in range(3)]
     for _ in range(300):
         for (stream, _), batch in zip(pairs, (1, 20, 100), strict=True):
             for _ in range(100 // batch):
@@ -175,8 +175,8 @@ def test_observed_limits_would_be_shared_equally_too() -> None:
 
 def test_a_limit_without_any_rate_observes_nothing() -> None:
     world = World()
-    one = Limiter(limiter(1).scope, Limit(peak_messages=rate(1), mode="observe"), "test", 0)
+    observed = Limiter(limiter(1).scope, Limit(peak_messages=rate(1), mode="observe"), "test", 0)
     stream, beside = watched(world)
-    assert not one.limit
+    assert not observed.limit
     assert all(world.offer(stream, each, each) for each in repeat(10, 5))
     assert beside.usage.passed_messages == 50

@@ -94,8 +94,8 @@ def test_a_filling_limiter_wants_next_to_nothing_once() -> None:
     process.clock.advance(0.25)
     assert process.shared.demands(process.clock.now)[0][process.messages].used == 4000
     process.clock.advance(0.25)
-    told = process.shared.demands(process.clock.now)[0][process.messages]
-    assert (told.used, told.wanted, told.streams) == (0, 1, 1)
+    demand = process.shared.demands(process.clock.now)[0][process.messages]
+    assert (demand.used, demand.wanted, demand.streams) == (0, 1, 1)
     process.clock.advance(0.25)
     assert process.shared.demands(process.clock.now) == ({}, [])
     process.shared.assign(process.messages, WHOLE // 2, None, process.clock.now)
@@ -103,8 +103,8 @@ def test_a_filling_limiter_wants_next_to_nothing_once() -> None:
     assert not process.limiter.is_full(process.clock.now)
     process.clock.advance(0.5)
     assert process.limiter.is_full(process.clock.now)
-    told = process.shared.demands(process.clock.now)[0][process.messages]
-    assert (told.used, told.wanted, told.streams) == (0, 0, 0)
+    demand = process.shared.demands(process.clock.now)[0][process.messages]
+    assert (demand.used, demand.wanted, demand.streams) == (0, 0, 0)
     assert process.shared.demands(process.clock.now) == ({}, [])
 
 
@@ -141,8 +141,8 @@ def test_a_limiter_without_streams_wants_nothing() -> None:
     process.scheduler.leave(stream, process.clock.now)
     process.shared.left(process.limiter)
     assert process.asked == asked + 1
-    told = process.shared.demands(process.clock.now)[0][process.messages]
-    assert (told.used, told.wanted, told.streams) == (0, 1, 1)  # it is not full
+    demand = process.shared.demands(process.clock.now)[0][process.messages]
+    assert (demand.used, demand.wanted, demand.streams) == (0, 1, 1)  # it is not full
     process.shared.left(process.limiter)
     assert (process.asked, process.shared.demands(process.clock.now)) == (asked + 1, ({}, []))
     process.offer(process.stream(2))
@@ -206,13 +206,13 @@ def test_several_pass_together_what_one_bucket_would_and_an_entry_each(
     buckets = [TokenBucket(of, 0, lease) for lease in leases]
     now, total, passed = 0, 0, [(0, 0)]
     largest = [0] * members
-    for elapsed, parts, whose, entry, renews in steps:
+    for elapsed, parts, turn, entry, renews in steps:
         now += elapsed
         shares = [WHOLE * part // max(1, sum(parts[:members])) for part in parts[:members]]
-        for bucket, ppm in sorted(zip(buckets, shares, strict=True), key=lambda one: one[1] - one[0].ppm):
+        for bucket, ppm in sorted(zip(buckets, shares, strict=True), key=lambda pair: pair[1] - pair[0].ppm):
             bucket.share(ppm, now)
         assert sum(bucket.ppm for bucket in buckets) <= WHOLE
-        member = whose % members
+        member = turn % members
         if renews:
             leases[member].renew(now + SECOND, now)
         while buckets[member].holds(1, now) and total < 10**15 and len(passed) < 2000:
@@ -349,20 +349,20 @@ def test_demands_report_use_and_the_refusing_unit_then_rest_once() -> None:
 def test_less_than_half_of_what_was_used_is_to_be_looked_at_again(before: int, then: int, falls: int) -> None:
     process = Process(Limit(messages=rate(10_000)))
     process.shared.assign(process.messages, WHOLE, None, 0)
-    stream, told = process.stream(), []
+    stream, mixed = process.stream(), []
     for messages in (before, then, then):
         for _ in range(messages):
             process.offer(stream)
             process.clock.advance(0.25 / messages)
         process.shared.demands(process.clock.now)
-        told.append(process.shared.is_mixed)
-    assert told == [False, falls == 1, False]
+        mixed.append(process.shared.is_mixed)
+    assert mixed == [False, falls == 1, False]
 
 
 def test_streams_that_begin_or_cease_to_wait_are_looked_at_again_once() -> None:
     process = Process(Limit(messages=rate(1000)))
     process.shared.assign(process.messages, WHOLE // 10, None, 0)
-    stream, told = process.stream(), []
+    stream, states = process.stream(), []
     for offered in (1, 20, 20, 0, 0):
         process.clock.advance(0.15)
         if offered == 0:
@@ -373,8 +373,8 @@ def test_streams_that_begin_or_cease_to_wait_are_looked_at_again_once() -> None:
             process.offer(stream)
         process.clock.advance(0.1)
         demanded, _ = process.shared.demands(process.clock.now)
-        told.append((process.shared.is_mixed, demanded[process.messages].wanted == UNBOUNDED))
-    assert told == [(False, False), (True, False), (False, True), (True, False), (False, False)]
+        states.append((process.shared.is_mixed, demanded[process.messages].wanted == UNBOUNDED))
+    assert states == [(False, False), (True, False), (False, True), (True, False), (False, False)]
 
 
 def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
@@ -384,8 +384,8 @@ def test_who_has_a_token_for_each_message_wants_a_hundredth_more() -> None:
     for _ in range(100):
         process.offer(stream)
         process.clock.advance(0.0025)
-    told = process.shared.demands(process.clock.now)[0][process.messages]
-    assert (told.used, told.wanted) == (400_000, 404_000)
+    demand = process.shared.demands(process.clock.now)[0][process.messages]
+    assert (demand.used, demand.wanted) == (400_000, 404_000)
 
 
 def test_streams_that_waited_count_while_a_share_is_large_enough() -> None:
@@ -396,9 +396,9 @@ def test_streams_that_waited_count_while_a_share_is_large_enough() -> None:
 
     def claim() -> int:
         process.offer(streams[0])
-        told = process.shared.demands(process.clock.now)[0][process.messages]
-        assert told.wanted != 0
-        return told.streams
+        demand = process.shared.demands(process.clock.now)[0][process.messages]
+        assert demand.wanted != 0
+        return demand.streams
 
     assert claim() == 8
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
@@ -457,8 +457,8 @@ def test_a_raised_limit_holds_after_the_deciders_answer() -> None:
     process.limiter.retune(Limit(messages=rate(5000)), "", process.clock.now)
     process.shared.retuned(process.limiter, in_force, process.clock.now)
     process.clock.advance(0.25)
-    told = process.shared.demands(process.clock.now)[0][process.messages]
-    assert told.quota == (5000, SECOND, 500, None)  # its own, though another one holds
+    demand = process.shared.demands(process.clock.now)[0][process.messages]
+    assert demand.quota == (5000, SECOND, 500, None)  # its own, though another one holds
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     assert process.limiter.rates()[0] == rate(5000)
 
@@ -489,7 +489,7 @@ def test_a_limiter_that_takes_the_place_of_another_goes_on_with_its_share() -> N
 
 def test_a_raise_without_waiting_streams_is_delayed() -> None:
     process = Process(Limit(messages=rate(1000)))
-    told = process.raised
+    raises = process.raised
 
     def assigned(ppm: int) -> int | None:
         assert process.shared.assign(process.messages, ppm, None, process.clock.now)
@@ -503,7 +503,7 @@ def test_a_raise_without_waiting_streams_is_delayed() -> None:
     assert assigned(150_000) == 150_000
     process.clock.advance(RAISE_NS / SECOND)
     process.shared.demands(process.clock.now)
-    assert (told, assigned(150_000)) == ([], 150_000)
+    assert (raises, assigned(150_000)) == ([], 150_000)
     assert assigned(400_000) == 400_000  # more than the double: the burst would be small
     assert assigned(500_000) == 400_000
     process.clock.advance(RAISE_NS / SECOND - 0.1)
@@ -511,18 +511,18 @@ def test_a_raise_without_waiting_streams_is_delayed() -> None:
     assert assigned(600_000) == 400_000  # it is as old as the first one
     process.clock.advance(0.1)
     process.shared.demands(process.clock.now)
-    assert told == [(process.messages, 400_000, 600_000)]
+    assert raises == [(process.messages, 400_000, 600_000)]
     assert assigned(600_000) == 600_000
     assert assigned(900_000) == 600_000
     process.shared.forgotten(process.limiter)
     process.clock.advance(RAISE_NS / SECOND)
     process.shared.demands(process.clock.now)
-    assert len(told) == 1
+    assert len(raises) == 1
 
 
 def test_a_raise_is_in_force_at_once_if_a_stream_waits() -> None:
     process = Process(Limit(messages=rate(1000, burst=10)))
-    told = process.raised
+    raises = process.raised
     process.shared.renew(60 * SECOND, 0)
     process.shared.assign(process.messages, WHOLE // 2, None, 0)
     stream = process.stream()
@@ -536,7 +536,7 @@ def test_a_raise_is_in_force_at_once_if_a_stream_waits() -> None:
     assert len(stream.held) >= 1
     assert process.asked > asked  # who reports then puts it in force:
     process.shared.demands(process.clock.now)
-    assert told == [(process.messages, WHOLE // 2, WHOLE)]
+    assert raises == [(process.messages, WHOLE // 2, WHOLE)]
     process.shared.assign(process.messages, WHOLE // 2, None, process.clock.now)
     process.shared.assign(process.messages, WHOLE, None, process.clock.now)
     assert process.limiter.shares[0] == WHOLE
@@ -553,9 +553,9 @@ def test_a_raise_is_in_force_at_once_where_a_stream_has_waited() -> None:
     for _ in range(25):
         process.clock.advance(0.01)
         process.scheduler.serve(process.limiter, process.clock.now)
-    told = process.shared.demands(process.clock.now)[0][process.messages]
+    demand = process.shared.demands(process.clock.now)[0][process.messages]
     assert not stream.held
-    assert 2 * told.used < 1000 * 200
+    assert 2 * demand.used < 1000 * 200
     process.shared.assign(process.messages, 2 * WHOLE // 5, None, process.clock.now)
     assert process.limiter.shares[0] == 2 * WHOLE // 5
 

@@ -12,7 +12,7 @@ def test_only_a_command_passes_for_free(messages: int, size: int) -> None:
 
 
 def test_streams_and_entries_are_themselves_whatever_they_hold() -> None:
-    world, one = World(), limiter(1)
-    assert world.stream(one) != world.stream(one)
+    world, limit = World(), limiter(1)
+    assert world.stream(limit) != world.stream(limit)
     assert Entry(b"", 1, 1, 1, 0) != Entry(b"", 1, 1, 1, 0)
-    assert len({world.stream(one), world.stream(one)}) == 2
+    assert len({world.stream(limit), world.stream(limit)}) == 2

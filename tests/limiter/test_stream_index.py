@@ -40,8 +40,8 @@ def live(*topics: str) -> StreamIndex:
 def test_streams_of_other_topics_or_directions_are_not_concerned(
     setting: Setting, name: str, concerned: list[str]
 ) -> None:
-    found = live(*TOPICS).concerned(Change("dispatch", setting, name))
-    assert [one.name.topic for one in found] == [topic for topic in concerned for _ in DIRECTIONS]
+    streams = live(*TOPICS).concerned(Change("dispatch", setting, name))
+    assert [stream.name.topic for stream in streams] == [topic for topic in concerned for _ in DIRECTIONS]
 
 
 def test_nobody_is_concerned_by_how_often_one_may_subscribe() -> None:

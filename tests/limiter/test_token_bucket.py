@@ -55,11 +55,11 @@ def until_paid(bucket: TokenBucket) -> Fraction:
 @given(value=RATES, steps=STEPS)
 def test_it_is_exactly_the_rational_model_at_any_rate_over_any_time(value: Rate, steps) -> None:
     bucket, model, now = TokenBucket(value, 0), Model(value), 0
-    for what, tokens, span in steps:
-        if what == "take":
+    for kind, tokens, span in steps:
+        if kind == "take":
             bucket.take(tokens, now)
             model.balance -= tokens
-        elif what == "undone":
+        elif kind == "undone":
             bucket.take(tokens, now)
             bucket.give_back(tokens)
         else:

@@ -34,14 +34,14 @@ def test_everything_counts_from_zero() -> None:
 
 @given(steps=st.lists(st.tuples(st.sampled_from(["start", "stop", "take"]), st.integers(0, 1000)), max_size=30))
 def test_what_passed_while_a_stream_was_spared_is_told_once(steps: list[tuple[str, int]]) -> None:
-    spared, passed, total, told, is_spared = Spared(), 0, 0, 0, False
+    spared, passed, total, taken, is_spared = Spared(), 0, 0, 0, False
     for step, more in steps:
         so_far = passed, 3 * passed, 100 * passed
         if step == "take":
             entries, *others = spared.take(so_far)
             assert others == [3 * entries, 100 * entries]
-            told += entries
-            assert told == total
+            taken += entries
+            assert taken == total
         else:
             is_spared = step == "start"
             (spared.start if is_spared else spared.stop)(so_far)

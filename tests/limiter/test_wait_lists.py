@@ -26,26 +26,26 @@ class Standing:
 
 def used_up(rate: int, name: str = "x") -> Limiter:
     """A limiter without a token, until one `rate`th of a second has gone by."""
-    one = limiter(rate, burst=1, name=name)
-    one.charge(1, 1, 0)
-    return one
+    limit = limiter(rate, burst=1, name=name)
+    limit.charge(1, 1, 0)
+    return limit
 
 
 def test_a_waiting_stream_is_noted_and_sets_an_alarm() -> None:
-    standing, one = Standing(), used_up(10)
-    stream = standing.stream(one)
-    standing.lines.join(stream, one, 0)
-    assert one.waiters.first() is stream
-    assert (stream.waits_on, stream.last_reason) == (one, one.scope.level)
+    standing, limit = Standing(), used_up(10)
+    stream = standing.stream(limit)
+    standing.lines.join(stream, limit, 0)
+    assert limit.waiters.first() is stream
+    assert (stream.waits_on, stream.last_reason) == (limit, limit.scope.level)
     assert list(standing.journal.streams) == [stream]
-    assert standing.asked == [(one, SECOND // 10)]
+    assert standing.asked == [(limit, SECOND // 10)]
 
 
 def test_one_alarm_of_a_limiter_serves_all_who_wait_there() -> None:
-    standing, one = Standing(), used_up(10)
+    standing, limit = Standing(), used_up(10)
     for _ in range(3):
-        standing.lines.join(standing.stream(one), one, 0)
-    assert len(one.waiters) == 3
+        standing.lines.join(standing.stream(limit), limit, 0)
+    assert len(limit.waiters) == 3
     assert len(standing.asked) == 1
 
 
@@ -58,28 +58,28 @@ def test_a_stream_waits_on_the_limiter_that_refuses_its_entry() -> None:
 
 
 def test_who_goes_elsewhere_keeps_its_places() -> None:
-    standing, one, other = Standing(), used_up(10, "one"), limiter(10, name="other")
-    stream = standing.stream(one, other)
-    standing.lines.join(stream, one, 0)
+    standing, empty, other = Standing(), used_up(10, "one"), limiter(10, name="other")
+    stream = standing.stream(empty, other)
+    standing.lines.join(stream, empty, 0)
     places = stated(stream)
     standing.lines.go(stream, other, 0)
-    assert (stream.waits_on, len(one.waiters), len(other.waiters)) == (other, 0, 1)
+    assert (stream.waits_on, len(empty.waiters), len(other.waiters)) == (other, 0, 1)
     assert stated(stream) == places
-    assert [at.usage.throttled.is_running for at in (one, other)] == [False, True]
+    assert [at.usage.throttled.is_running for at in (empty, other)] == [False, True]
 
 
 def test_the_entry_after_a_large_one_goes_after_another_stream() -> None:
-    standing, one = Standing(), used_up(10)
-    first, second = standing.stream(one, sizes=(1, 5)), standing.stream(one, sizes=(2,))
+    standing, limit = Standing(), used_up(10)
+    first, second = standing.stream(limit, sizes=(1, 5)), standing.stream(limit, sizes=(2,))
     for stream in (first, second):
-        standing.lines.join(stream, one, 0)
-    assert one.waiters.first() is first
+        standing.lines.join(stream, limit, 0)
+    assert limit.waiters.first() is first
     standing.lines.went(first)
     first.held.popleft()
-    standing.lines.follow(first, one)
-    assert len(one.waiters) == 2
-    assert one.waiters.first() is second
-    assert one.waiters.virtual_time == SECOND // 10
+    standing.lines.follow(first, limit)
+    assert len(limit.waiters) == 2
+    assert limit.waiters.first() is second
+    assert limit.waiters.virtual_time == SECOND // 10
 
 
 def test_who_leaves_frees_the_room_that_it_claimed_at_once() -> None:
@@ -114,14 +114,14 @@ def test_a_leaving_stream_frees_its_room_even_without_tokens() -> None:
 
 
 def test_after_a_limiter_was_served_the_rest_is_woken_for() -> None:
-    standing, one = Standing(), used_up(10)
-    standing.lines.join(standing.stream(one), one, 0)
-    standing.lines.rest(one, 0, is_due=False)
-    standing.lines.rest(one, 0, is_due=True)
-    assert standing.asked[1:] == [(one, SECOND // 10), (one, 0)]
+    standing, limit = Standing(), used_up(10)
+    standing.lines.join(standing.stream(limit), limit, 0)
+    standing.lines.rest(limit, 0, is_due=False)
+    standing.lines.rest(limit, 0, is_due=True)
+    assert standing.asked[1:] == [(limit, SECOND // 10), (limit, 0)]
 
 
 def test_where_nobody_waits_nobody_is_woken() -> None:
-    standing, one = Standing(), used_up(10)
-    standing.lines.rest(one, 0, is_due=True)
-    assert (standing.asked, one.wakes_at) == ([], None)
+    standing, limit = Standing(), used_up(10)
+    standing.lines.rest(limit, 0, is_due=True)
+    assert (standing.asked, limit.wakes_at) == ([], None)

@@ -41,8 +41,8 @@ class Truths(Counted):
     def now(self) -> int:
         return self.world.clock.now
 
-    def count(self, stream: Stream, what: str, messages: int, size: int) -> None:
-        so_far = self.counts[stream][what]
+    def count(self, stream: Stream, fate: str, messages: int, size: int) -> None:
+        so_far = self.counts[stream][fate]
         so_far[0] += messages
         so_far[1] += size
 
@@ -88,9 +88,9 @@ class Truths(Counted):
     @invariant()
     def what_is_played_at_has_room(self) -> None:
         played = [played_by(stream) for stream in self.streams if stream.observed is not None]
-        assert self.world.observer.room == MOST_ROOM - sum(len(one.held) for one in played) >= 0
-        for one in filter(lambda one: one.held, played):
-            assert one.usage.held_size - one.held[-1].size < MOST_PLAYED, "full, reading would have stopped"
+        assert self.world.observer.room == MOST_ROOM - sum(len(shadow.held) for shadow in played) >= 0
+        for shadow in filter(lambda shadow: shadow.held, played):
+            assert shadow.usage.held_size - shadow.held[-1].size < MOST_PLAYED, "full, reading would have stopped"
 
     @invariant()
     def who_holds_waits_in_one_queue_and_others_in_none(self) -> None:
@@ -120,8 +120,8 @@ class Truths(Counted):
     @invariant()
     def stopwatches_tell_how_long_was_waited(self) -> None:
         watched: list[Stream | Limiter] = [*self.everyone(), *self.limiters()]
-        for one in watched:
-            assert one.usage.throttled.read(self.now) == self.waited[one]
+        for subject in watched:
+            assert subject.usage.throttled.read(self.now) == self.waited[subject]
 
 
 def sizes_of(entries: deque[Entry]) -> list[int]:

@@ -68,10 +68,13 @@ class Telling(Scheduler):
     """
 
     def __init__(
-        self, told: Callable[[Stream, int, int], None], wake_at: Callable[[Limiter, int], None], journal: ActivityNotes
+        self,
+        on_pass: Callable[[Stream, int, int], None],
+        wake_at: Callable[[Limiter, int], None],
+        journal: ActivityNotes,
     ) -> None:
         super().__init__(wake_at, journal)
-        self._told = told
+        self._told = on_pass
 
     def count_admitted(self, stream, *counts):
         super().count_admitted(stream, *counts)
@@ -156,8 +159,8 @@ class World:
         """The next alarm of either scheduler."""
         both = ((self.alarms, self.scheduler), (self.rehearsals, self.observer.scheduler))
         alarms, scheduler = min(both, key=lambda each: each[0].soonest())
-        found = alarms.next_before(end)
-        return None if found is None else (*found, scheduler)
+        alarm = alarms.next_before(end)
+        return None if alarm is None else (*alarm, scheduler)
 
     def soonest(self) -> float:
         """When the next alarm of either rings; never, if there is none."""
@@ -177,10 +180,10 @@ class Governed(World):
     """A world whose limits come from policies, as in the product."""
 
     def __init__(
-        self, told: Callable[[Stream, int, int], None] = lambda *passed: None, first: FirstBalances | None = None
+        self, on_pass: Callable[[Stream, int, int], None] = lambda *passed: None, first: FirstBalances | None = None
     ) -> None:
         super().__init__()
-        self.scheduler = Telling(told, self.alarms.wake_at, self.journal)
+        self.scheduler = Telling(on_pass, self.alarms.wake_at, self.journal)
         self.policies = Policies()
         self.registry = Registry(self.policies, self.scheduler, self.observer, first=first)
 

@@ -39,8 +39,8 @@ def message_field(choose: Choices) -> bytes:
 
 def body(choose: Choices, kind: int, ids: bytes = b"") -> bytes:
     """The fields of one, with `ids` as the last numbers."""
-    one = send_field if kind == SEND else message_field
-    row = [one(choose) for _ in range(choose.below(7))]
+    any_field = send_field if kind == SEND else message_field
+    row = [any_field(choose) for _ in range(choose.below(7))]
     if kind == SEND:
         with_length = [field for field in row if field[0] & 7 == wire.LENGTH]
         return b"".join([*(field for field in row if field not in with_length), ids, *with_length[:1]])
@@ -101,9 +101,9 @@ def broken(choose: Choices, sound: bytes) -> bytes:
     for _ in range(choose.below(4)):
         at = choose.below(len(data) + 1)
         new = wire.any_varint(choose) if choose.chance(2) else choose.take(1)
-        what = choose.one_of(["change", "put in", "take out", "cut off"])
-        if what == "cut off":
+        damage = choose.one_of(["change", "put in", "take out", "cut off"])
+        if damage == "cut off":
             del data[at:]
         else:
-            data[at : at + (0 if what == "put in" else len(new))] = b"" if what == "take out" else new
+            data[at : at + (0 if damage == "put in" else len(new))] = b"" if damage == "take out" else new
     return bytes(data)

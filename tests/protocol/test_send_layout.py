@@ -182,14 +182,17 @@ UNUSUAL = send(1, 1000, 500)
     ("commands", "expected"),
     [
         (ALIKE, 1),
-        ([one for two in zip(ALIKE, [OTHER] * 50, strict=True) for one in two], 1 + 50),  # no second layout is learnt
+        (
+            [command for two in zip(ALIKE, [OTHER] * 50, strict=True) for command in two],
+            1 + 50,
+        ),  # no second layout is learnt
         ([UNUSUAL, *ALIKE], 1 + 50),  # one attempt per chunk
     ],
 )
 def test_layouts_save_walks_over_commands(
     monkeypatch: pytest.MonkeyPatch, commands: list[bytes], expected: int
 ) -> None:
-    chunk = b"".join(frame(one, bytes(100)) for one in commands)
+    chunk = b"".join(frame(command, bytes(100)) for command in commands)
     walked = walks(monkeypatch, chunk)
     assert COMPILED or walked == expected  # compiled calls do not go by way of the module's names
 

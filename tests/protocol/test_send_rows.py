@@ -96,7 +96,9 @@ def test_rows_begin_only_at_heads_that_fit_the_layout() -> None:
 
 def test_a_walk_between_two_that_fit_begins_no_row() -> None:
     usual = frame(b"\x08\x06" + wire.delimited(SEND, b"\x08\x05\x10\x07\x18\x03"), bytes(40))
-    doubled = [b"\x08\x05\x10" + bytes([one]) + b"\x10\x07\x18" + bytes([count]) for one, count in ((1, 3), (2, 9))]
+    doubled = [
+        b"\x08\x05\x10" + bytes([sequence]) + b"\x10\x07\x18" + bytes([count]) for sequence, count in ((1, 3), (2, 9))
+    ]
     others = [frame(b"\x08\x06" + wire.delimited(SEND, body), bytes(40)) for body in doubled]
     scanner = FrameScanner(SEND, MAX_SIZE)
     assert scanner.scan(usual * 2 + b"".join(others))
