@@ -139,8 +139,8 @@ class Page:
     async def violations(self) -> list[str]:
         """The rules of axe-core that the page breaks, each with the first element that breaks it."""
         await self.value(files("axe_core_python").joinpath("axe.min.js").read_text())
-        found = await self.value("axe.run()")
-        return [f"{each['id']}: {each['help']}: {each['nodes'][0]['html']}" for each in found["violations"]]
+        report = await self.value("axe.run()")
+        return [f"{each['id']}: {each['help']}: {each['nodes'][0]['html']}" for each in report["violations"]]
 
     async def picture(self, path: Path) -> None:
         """Write what is seen to a PNG file."""

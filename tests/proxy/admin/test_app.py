@@ -94,8 +94,8 @@ async def test_look_at_the_streams_has_the_brokers_asked(make_admin) -> None:
 )
 async def test_errors_look_as_pulsars_own_do(make_admin, method: str, path: str, status: int, reason: str) -> None:
     admin: Admin = await make_admin()
-    found, answer = await admin.ask(method, path)
-    assert found == status
+    code, answer = await admin.ask(method, path)
+    assert code == status
     assert list(answer) == ["reason"]
     assert reason in answer["reason"]
 

@@ -18,8 +18,8 @@ async def test_changes_are_told_newest_first_with_who_and_what(make_admin) -> No
     admin: Admin = await make_admin()
     for messages in (5, 6):
         await admin.ask("POST", _PATH, json={"publishThrottlingRateInMsg": messages})
-    status, said = await admin.ask("GET", "/sluice/audit")
-    newest, oldest = said["changes"]
+    status, answer = await admin.ask("GET", "/sluice/audit")
+    newest, oldest = answer["changes"]
     assert (status, newest["who"], newest["address"]) == (200, "anonymous", "127.0.0.1")
     assert (newest["kind"], newest["setting"], newest["name"]) == ("publish", "topic_of_namespace", "acme/shop")
     assert (oldest["before"], newest["before"]) == (None, oldest["after"])
@@ -32,8 +32,8 @@ async def test_file_s_value_was_in_force_before_the_first_change(make_admin) -> 
     admin: Admin = await make_admin(limits=limits)
     for messages in (5, 6):
         await admin.ask("POST", _PATH, json={"publishThrottlingRateInMsg": messages})
-    _, said = await admin.ask("GET", "/sluice/audit")
-    newest, oldest = said["changes"]
+    _, answer = await admin.ask("GET", "/sluice/audit")
+    newest, oldest = answer["changes"]
     assert oldest["held"] == [
         {
             "kind": "publish",
@@ -52,8 +52,8 @@ async def test_file_s_value_was_in_force_before_the_first_change(make_admin) -> 
 async def test_block_of_the_file_was_in_force_before_it_is_lifted(make_admin) -> None:
     admin: Admin = await make_admin(blocks=[{"role": "app", "reason": "spam"}])
     await admin.ask("DELETE", "/sluice/blocks?kind=role&name=app")
-    _, said = await admin.ask("GET", "/sluice/audit")
-    (change,) = said["changes"]
+    _, answer = await admin.ask("GET", "/sluice/audit")
+    (change,) = answer["changes"]
     assert [held["words"] for held in change["held"]] == ["blocked: spam (file)"]
 
 
@@ -147,13 +147,13 @@ async def test_audit_words_a_value_alike_as_new_and_as_old(make_admin) -> None:
 async def test_actions_are_listed_with_their_effect(make_admin) -> None:
     admin: Admin = await make_admin()
     admin.store.note(Action(ActionKind.DRAIN, "", "began to drain"), 1, "ops", "192.0.2.7")
-    _, said = await admin.ask("GET", "/sluice/audit")
-    (action,) = said["changes"]
+    _, answer = await admin.ask("GET", "/sluice/audit")
+    (action,) = answer["changes"]
     assert (action["kind"], action["who"], action["origin"], action["after"]) == ("drain", "ops", "", "began to drain")
 
 
 async def test_a_wrong_number_is_refused(make_admin) -> None:
     admin: Admin = await make_admin()
     for number in ("0", "x", "10001"):
-        status, said = await admin.ask("GET", f"/sluice/audit?limit={number}")
-        assert (status, said["reason"]) == (400, f"limit: '{number}' is not a number from 1 to 10000")
+        status, answer = await admin.ask("GET", f"/sluice/audit?limit={number}")
+        assert (status, answer["reason"]) == (400, f"limit: '{number}' is not a number from 1 to 10000")

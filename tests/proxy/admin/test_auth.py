@@ -106,7 +106,7 @@ async def test_probes_need_no_token_and_a_wrong_one_does_not_matter(
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "reason"),
+    ("headers", "kind", "reason"),
     [
         ({}, "missing", "a token is needed here"),
         (bearer("neither-of-them-"), "wrong", "this token is not known here"),
@@ -117,15 +117,15 @@ async def test_probes_need_no_token_and_a_wrong_one_does_not_matter(
     ],
 )
 async def test_who_is_refused_is_told_counted_and_logged(
-    make_admin, tokens: Path, said: dict[str, str], kind: str, reason: str
+    make_admin, tokens: Path, headers: dict[str, str], kind: str, reason: str
 ) -> None:
     admin: Admin = await make_admin(admin_access={"tokens": tokens})
     with capture_logs() as logs:
-        async with admin.client.get("/sluice/streams", headers=said) as answer:
+        async with admin.client.get("/sluice/streams", headers=headers) as answer:
             assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
-            told = await answer.json()
-    assert told["reason"].startswith(reason)
-    assert [(line["kind"], line["caller"], line["detail"]) for line in logs] == [(kind, "127.0.0.1", told["reason"])]
+            body = await answer.json()
+    assert body["reason"].startswith(reason)
+    assert [(line["kind"], line["caller"], line["detail"]) for line in logs] == [(kind, "127.0.0.1", body["reason"])]
     _, metrics = await admin.ask("GET", "/metrics", headers=bearer(READ))
     assert f'sluice_admin_refused_total{{kind="{kind}"}} 1.0' in metrics
 

@@ -98,5 +98,5 @@ def test_what_cannot_be_locked_is_not_opened(tmp_path: Path, settings: dict[str,
     ended = CliRunner().invoke(app, ["serve", "--config", str(path)])
     structlog.reset_defaults()
     assert ended.exit_code == 1
-    (told,) = ended.stderr.splitlines()
-    assert told.startswith("sluice: " + line.format(path=path))
+    (message,) = ended.stderr.splitlines()
+    assert message.startswith("sluice: " + line.format(path=path))

@@ -53,8 +53,8 @@ async def test_log_says_who_blocked_and_unblocked(make_admin) -> None:
     with capture_logs() as lines:
         await admin.ask("POST", PATH, json=BY_NAME)
         await admin.ask("DELETE", PATH, params={"kind": "producer", "name": "p", "topic": "persistent://a/b/c"})
-    said = [(line["event"], line["by"], line["address"]) for line in lines if line["event"].endswith("blocked")]
-    assert said == [("blocked", "anonymous", "127.0.0.1"), ("unblocked", "anonymous", "127.0.0.1")]
+    events = [(line["event"], line["by"], line["address"]) for line in lines if line["event"].endswith("blocked")]
+    assert events == [("blocked", "anonymous", "127.0.0.1"), ("unblocked", "anonymous", "127.0.0.1")]
 
 
 async def test_saying_it_again_changes_the_reason_and_nothing_else(make_admin) -> None:

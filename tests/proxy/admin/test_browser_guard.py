@@ -47,10 +47,10 @@ async def test_a_name_that_leads_here_without_being_ours_learns_and_changes_noth
 ) -> None:
     admin: Admin = await make_admin(limits={"namespaces": {"acme/shop": {"publish": {"messages": 9}}}})
     same_site = {"Host": host, "Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
-    status, said = await admin.ask(method, path, headers=same_site)
-    assert (status, list(said)) == (403, ["reason"])
-    assert said["reason"].startswith(f"Host: {host!r}: ")
-    assert "admin_access.hosts" in said["reason"]
+    status, answer = await admin.ask(method, path, headers=same_site)
+    assert (status, list(answer)) == (403, ["reason"])
+    assert answer["reason"].startswith(f"Host: {host!r}: ")
+    assert "admin_access.hosts" in answer["reason"]
     assert admin.engine.counters.admin_refused == {"host": 1}
     assert admin.engine.counters.reloads == {}
 
@@ -146,8 +146,8 @@ async def test_a_page_of_another_site_changes_nothing(
     make_admin, browser: dict[str, str], method: str, path: str
 ) -> None:
     admin: Admin = await make_admin()
-    status, said = await admin.ask(method, path, data='{"kind": "role", "name": "x"}', headers=browser)
-    assert (status, "for another site's page" in said["reason"]) == (403, True)
+    status, answer = await admin.ask(method, path, data='{"kind": "role", "name": "x"}', headers=browser)
+    assert (status, "for another site's page" in answer["reason"]) == (403, True)
     assert admin.engine.counters.admin_refused == {"cross_site": 1}
     assert (len(admin.engine.blocklist.rules.all()), admin.engine.counters.reloads) == (0, {})
     assert list(admin.store.policies()) == []

@@ -307,13 +307,13 @@ def test_large_read_reaches_aiohttp_in_pieces_and_in_order(make_room) -> None:
     inner = client.inner
 
     def look() -> None:
-        turns.append(sum(len(said) for said in inner.said if isinstance(said, bytes)))
+        turns.append(sum(len(piece) for piece in inner.said if isinstance(piece, bytes)))
         if turns[-1] < len(sent):
             room.loop.call_soon(look)
 
     room.loop.call_soon(look)
     client.speaks(sent)
-    assert b"".join(said for said in inner.said if isinstance(said, bytes)) == sent
+    assert b"".join(piece for piece in inner.said if isinstance(piece, bytes)) == sent
     assert max(after - before for before, after in itertools.pairwise(turns)) <= 2 * AT_ONCE[Work.REQUESTS] * 512
     assert client.transport.is_reading()
 
@@ -329,7 +329,7 @@ def test_end_that_comes_with_much_follows_it(make_room) -> None:
 
     room.loop.run(speak_and_end)
     assert client.inner.said[-2:] == ["end", "lost"]
-    assert sum(len(said) for said in client.inner.said if isinstance(said, bytes)) == LONGEST_READ
+    assert sum(len(piece) for piece in client.inner.said if isinstance(piece, bytes)) == LONGEST_READ
 
 
 def test_aiohttp_that_pauses_is_read_on_when_it_wants(make_room) -> None:

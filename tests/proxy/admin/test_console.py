@@ -136,8 +136,8 @@ async def test_last_hour_of_a_limit_is_of_the_callers_tenants(make_admin, tokens
         path = f"/sluice/limiters/history?direction=publish&level=namespace&name={name}"
         status, hour = await admin.ask("GET", path, headers={"Authorization": f"Bearer {token}"})
         assert (status, hour["step_s"]) == (200, 60)
-        found: list[dict[str, float]] = hour["samples"]
-        return found
+        hour_samples: list[dict[str, float]] = hour["samples"]
+        return hour_samples
 
     (sample,) = await samples(OPS, "other/x")
     assert sample["bytes_per_s"] == pytest.approx(10 * sample["messages_per_s"])
@@ -147,7 +147,7 @@ async def test_last_hour_of_a_limit_is_of_the_callers_tenants(make_admin, tokens
 
 
 @pytest.mark.parametrize(
-    ("query", "found"),
+    ("query", "stream_ids"),
     [
         ("search=ACME", []),
         ("search=acme", [1, 2]),
@@ -163,14 +163,14 @@ async def test_last_hour_of_a_limit_is_of_the_callers_tenants(make_admin, tokens
         ("direction=dispatch", []),
     ],
 )
-async def test_streams_are_found_by_client_and_by_limit(make_admin, query: str, found: list[int]) -> None:
+async def test_streams_are_found_by_client_and_by_limit(make_admin, query: str, stream_ids: list[int]) -> None:
     admin: Admin = await make_admin(limits=LIMITS)
     let_open(admin, "persistent://acme/shop/a", 1, producer_name="till-7", role="shop")
     let_open(admin, "persistent://acme/shop/b", 2, role="billing")
     let_open(admin, "persistent://other/x/a", 3, role="billing", address="198.51.100.9:4")
     _, page = await admin.ask("GET", f"/sluice/streams?{query}")
-    assert sorted(each["stream_id"] for each in page["streams"]) == found
-    assert page["totals"]["streams"] == len(found)
+    assert sorted(each["stream_id"] for each in page["streams"]) == stream_ids
+    assert page["totals"]["streams"] == len(stream_ids)
 
 
 WIDE_LIMITS = {
@@ -268,12 +268,12 @@ async def test_limits_at_work_have_their_sources_by_name(make_admin) -> None:
     async def sources() -> dict[str, list[tuple[str, str, str]]]:
         _, page = await admin.ask("GET", "/sluice/limiters")
         return {
-            each["level"]: [(one["setting"], one["name"], one["plan"]) for one in each["sources"]]
+            each["level"]: [(source["setting"], source["name"], source["plan"]) for source in each["sources"]]
             for each in page["limiters"]
         }
 
     assert {level: (source,) for level, source in expected.items()} == {
-        level: tuple(found) for level, found in (await sources()).items() if level in expected
+        level: tuple(level_sources) for level, level_sources in (await sources()).items() if level in expected
     }
     admin.engine.scheduler.pass_entry(stream, 10**6, 10, admin.engine.clock())
     admin.engine.registry.close(stream, admin.engine.clock())

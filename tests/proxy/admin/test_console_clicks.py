@@ -629,8 +629,8 @@ LOCAL_NAMES = [
 
 async def test_page_and_proxy_agree_on_what_is_a_partition(page: Page) -> None:
     topics = [f"persistent://a/b/{local}" for local in LOCAL_NAMES]
-    found = await page.value(f"{json.dumps(topics)}.map(partitionedName)")
-    assert found == [parse_topic(topic).partitioned for topic in topics]
+    names = await page.value(f"{json.dumps(topics)}.map(partitionedName)")
+    assert names == [parse_topic(topic).partitioned for topic in topics]
 
 
 async def is_not_overwritten(page: Page, value: str) -> None:

@@ -58,9 +58,9 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAdmin]:
 def bound(name: str) -> int:
     """A bound of the page's script."""
     script = (_FOLDER / "console.js").read_text()
-    found = re.search(rf"const {name} = (\d+);", script)
-    assert found is not None
-    return int(found[1])
+    match = re.search(rf"const {name} = (\d+);", script)
+    assert match is not None
+    return int(match[1])
 
 
 BUSY = "persistent://acme/n0/t0"

@@ -15,26 +15,26 @@ async def test_each_direction_is_explained_for_its_own_client(make_admin) -> Non
         admission={"subscribe_rate_per_consumer": "5/30s"},
     )
     query = "topic=acme/shop/orders&producer=meter&subscription=audit&role=r&address=10.1.2.3"
-    status, said = await admin.ask("GET", f"/sluice/explain?{query}")
-    assert (status, said["topic"], said["exempt"]) == (200, "persistent://acme/shop/orders", False)
-    assert said["resource_group"] == {"name": "gold", "member": "namespace acme/shop", "origin": "file"}
+    status, answer = await admin.ask("GET", f"/sluice/explain?{query}")
+    assert (status, answer["topic"], answer["exempt"]) == (200, "persistent://acme/shop/orders", False)
+    assert answer["resource_group"] == {"name": "gold", "member": "namespace acme/shop", "origin": "file"}
     held = {
         direction: [
             (level["level"], value["limit"])
-            for level in said[direction]
+            for level in answer[direction]
             for value in level["values"]
             if value["state"] == "holds"
         ]
         for direction in ("publish", "dispatch")
     }
     assert held == {"publish": [("producer", {"messages": 5})], "dispatch": [("subscription", {"messages": 6})]}
-    assert [level["level"] for level in said["publish"] if not level["asked"]] == ["subscription"]
+    assert [level["level"] for level in answer["publish"] if not level["asked"]] == ["subscription"]
 
 
 async def test_subscribe_rates_of_the_file_are_explained(make_admin) -> None:
     admin: Admin = await make_admin(limits={"namespaces": {"acme/shop": {"subscribe": "5/30s"}}})
-    _, said = await admin.ask("GET", "/sluice/explain?topic=acme/shop/orders")
-    (value,) = said["subscribe"]["values"]
+    _, answer = await admin.ask("GET", "/sluice/explain?topic=acme/shop/orders")
+    (value,) = answer["subscribe"]["values"]
     assert (value["limit"], value["state"], value["origin"]) == ({"messages": "5/30s"}, "holds", "file")
 
 
@@ -50,5 +50,5 @@ async def test_subscribe_rates_of_the_file_are_explained(make_admin) -> None:
 )
 async def test_a_wrong_question_is_told_what_is_wrong(make_admin, query: str, problem: str) -> None:
     admin: Admin = await make_admin()
-    status, said = await admin.ask("GET", f"/sluice/explain?{query}")
-    assert (status, problem in said["reason"]) == (400, True), said
+    status, answer = await admin.ask("GET", f"/sluice/explain?{query}")
+    assert (status, problem in answer["reason"]) == (400, True), answer

@@ -59,32 +59,32 @@ def of(name: str, /, **labels: str) -> frozenset[tuple[str, str]]:
 
 async def test_first_scrape_has_a_sample_of_each_family(tmp_path: Path) -> None:
     async with broker_on_loopback() as broker:
-        found = await scraped(broker=f"pulsar://{broker}", limits=LIMITS, authentication=token_files(tmp_path))
-    assert {name for name, samples in found.items() if not samples} == NOT_SWITCHED_ON
-    assert found["sluice_ready"] == {of("sluice_ready"): 1}
-    assert found["sluice_broker_up"] == {of("sluice_broker_up", broker=f"pulsar://{broker}"): 1}
-    passed = found["sluice_messages_passed"]
+        families = await scraped(broker=f"pulsar://{broker}", limits=LIMITS, authentication=token_files(tmp_path))
+    assert {name for name, samples in families.items() if not samples} == NOT_SWITCHED_ON
+    assert families["sluice_ready"] == {of("sluice_ready"): 1}
+    assert families["sluice_broker_up"] == {of("sluice_broker_up", broker=f"pulsar://{broker}"): 1}
+    passed = families["sluice_messages_passed"]
     for tenant, namespace in (("other", "shop"), ("third", "x")):
         for direction in ("publish", "dispatch"):
             labels = {"tenant": tenant, "namespace": namespace, "direction": direction}
             assert passed[of("sluice_messages_passed_total", **labels)] == 0
     held = {"tenant": "acme", "direction": "publish"}
-    assert found["sluice_held_seconds"][of("sluice_held_seconds_bucket", **held, le="+Inf")] == 0
+    assert families["sluice_held_seconds"][of("sluice_held_seconds_bucket", **held, le="+Inf")] == 0
     limit = {"direction": "publish", "level": "tenant", "name": "acme", "mode": "enforce", "unit": "bytes"}
-    assert found["sluice_limit_per_second"][of("sluice_limit_per_second", **limit)] == 1_000_000
-    assert found["sluice_limit_used"][of("sluice_limit_used_total", **limit)] == 0
-    names = {dict(labels)["name"] for labels in found["sluice_limit_waiting_streams"]}
+    assert families["sluice_limit_per_second"][of("sluice_limit_per_second", **limit)] == 1_000_000
+    assert families["sluice_limit_used"][of("sluice_limit_used_total", **limit)] == 0
+    names = {dict(labels)["name"] for labels in families["sluice_limit_waiting_streams"]}
     assert names == {"acme", "other/shop", "persistent://third/x/orders"}
-    assert len(found["sluice_authentications"]) == len(metrics.AUTHENTICATIONS)
+    assert len(families["sluice_authentications"]) == len(metrics.AUTHENTICATIONS)
 
 
 async def test_first_scrape_in_an_outage_says_not_ready_and_why() -> None:
-    found = await scraped(broker="pulsar://127.0.0.1:1")
-    assert found["sluice_ready"] == {of("sluice_ready"): 0}
-    assert found["sluice_broker_up"] == {of("sluice_broker_up", broker="pulsar://127.0.0.1:1"): 0}
-    assert found["sluice_degraded"][of("sluice_degraded", cause="broker_unreachable")] == 1
+    families = await scraped(broker="pulsar://127.0.0.1:1")
+    assert families["sluice_ready"] == {of("sluice_ready"): 0}
+    assert families["sluice_broker_up"] == {of("sluice_broker_up", broker="pulsar://127.0.0.1:1"): 0}
+    assert families["sluice_degraded"][of("sluice_degraded", cause="broker_unreachable")] == 1
     passed_over = of("sluice_brokers_passed_over_total", broker="pulsar://127.0.0.1:1")
-    assert found["sluice_brokers_passed_over"][passed_over] == 0
+    assert families["sluice_brokers_passed_over"][passed_over] == 0
 
 
 def literals(*modules: Any) -> Iterator[ast.AST]:
@@ -163,14 +163,14 @@ def test_expected_names_leave_room_for_names_with_messages(monkeypatch: pytest.M
     monkeypatch.setattr("proxy.observe.totals.MOST_UNHEARD_OF", 3)
     monkeypatch.setattr("proxy.observe.totals.MOST_TENANTS", 4)
     limits = {"namespaces": {f"t{number}/n": {"publish": {"messages": 1}} for number in range(9)}}
-    found = NamespaceTotals()
-    for _ in found.expecting(
+    totals = NamespaceTotals()
+    for _ in totals.expecting(
         policies_of(Config.model_validate({"broker": "pulsar://b:6650", "limits": limits}).limits)
     ):
         pass
-    assert {tenant for tenant, _, _ in found.by_name} == {tenant for tenant, _ in found.delays} == {"t0", "t1"}
-    found.delays_of("t8", "publish")
-    assert ("t8", "publish") in found.delays, "half of the places are for tenants with messages"
+    assert {tenant for tenant, _, _ in totals.by_name} == {tenant for tenant, _ in totals.delays} == {"t0", "t1"}
+    totals.delays_of("t8", "publish")
+    assert ("t8", "publish") in totals.delays, "half of the places are for tenants with messages"
 
 
 def unused_names(
@@ -180,19 +180,19 @@ def unused_names(
     config = Config.model_validate({"broker": "pulsar://b:6650", "limits": limits})
     shown = LimitMetrics(policies_of(config.limits), shared)
     shown.choose(chosen)
-    found: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
     for part in (shown.parts_of_all if all_limits else shown.parts)({}, 0):
         if part is not None and part.name != "sluice_limits_left_out":
-            found.setdefault(part.name, set()).update(each.labels["name"] for each in part.samples)
-    return found
+            names.setdefault(part.name, set()).update(each.labels["name"] for each in part.samples)
+    return names
 
 
 def test_unused_limits_fill_places_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 2)
     topics = {f"persistent://t/n/{number}": {"publish": {"messages": 1}} for number in range(9)}
     tenants = {f"t{number}": {"publish": {"messages": 1}} for number in range(9)}
-    found = unused_names({"topics": topics, "tenants": tenants})
-    assert {len(names) for names in found.values()} == {4}
+    series = unused_names({"topics": topics, "tenants": tenants})
+    assert {len(names) for names in series.values()} == {4}
 
 
 MANY_TENANTS = {"tenants": {f"t{number}": {"publish": {"messages": 1}} for number in range(9)}}
@@ -200,8 +200,8 @@ MANY_TENANTS = {"tenants": {f"t{number}": {"publish": {"messages": 1}} for numbe
 
 def test_unused_limits_that_are_named_have_places_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_metrics, "MOST_LIMITS", 1)
-    found = unused_names(MANY_TENANTS, "tenant t8", "tenant nobody")
-    assert {frozenset(names) for names in found.values()} == {frozenset({"t0", "t8"})}
+    series = unused_names(MANY_TENANTS, "tenant t8", "tenant nobody")
+    assert {frozenset(names) for names in series.values()} == {frozenset({"t0", "t8"})}
     assert len(unused_names(MANY_TENANTS, "tenant t*")["sluice_limit_used"]) == 9, "however many names come before"
 
 
@@ -248,8 +248,8 @@ def many_tenants(*chosen: str) -> tuple[Policies, LimitMetrics]:
 
 def left_out(shown: LimitMetrics, *in_use: Limiter) -> float:
     parts = shown.parts({each.scope: each for each in in_use}, 0)
-    (found,) = [part for part in parts if part and part.name == "sluice_limits_left_out"]
-    return found.samples[0].value
+    (family,) = [part for part in parts if part and part.name == "sluice_limits_left_out"]
+    return family.samples[0].value
 
 
 @pytest.mark.parametrize("chosen", [["tenant *"], ["tenant t*"], [f"tenant t{number}" for number in range(9)]])
@@ -307,9 +307,9 @@ def test_all_limits_on_request_are_also_those_not_yet_in_use(monkeypatch: pytest
 )
 def test_unused_limit_that_is_shared_has_no_rate_yet(shared: Collection[str], known: set[str]) -> None:
     limits = {"tenants": {"acme": {"publish": {"messages": 1}}}, "proxy": {"publish": {"messages": 1}}}
-    found = unused_names(limits, shared=shared)
-    assert found.get("sluice_limit_per_second", set()) == found.get("sluice_limit_burst", set()) == known
-    assert found["sluice_limit_used"] == found["sluice_limit_waiting_streams"] == {"", "acme"}
+    series = unused_names(limits, shared=shared)
+    assert series.get("sluice_limit_per_second", set()) == series.get("sluice_limit_burst", set()) == known
+    assert series["sluice_limit_used"] == series["sluice_limit_waiting_streams"] == {"", "acme"}
 
 
 async def test_first_scrape_of_several_processes_has_no_whole_rate() -> None:

@@ -43,9 +43,9 @@ def test_no_call_looks_at_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched:
         def search(self, piece: str) -> Any:
             seen.append(len(piece))
-            return found.search(piece)
+            return pattern.search(piece)
 
-    found = json_text._IS_OBEYED
+    pattern = json_text._IS_OBEYED
     monkeypatch.setattr(json_text, "_IS_OBEYED", Watched())
     text = json.dumps([f"{number} plain" for number in range(50_000)] + ["é" * 20_000], ensure_ascii=False)
     assert json_text.escaped(text.encode()) == text.encode()

@@ -16,14 +16,14 @@ def in_force(admin: Admin) -> Limit | None:
 
 async def test_a_limit_is_set_live_shown_and_taken_back_to_the_files(make_admin) -> None:
     admin: Admin = await make_admin(limits=_LIMITS)
-    status, said = await admin.ask("PUT", _SHOP, json={"messages": "30/min", "burst_messages": 5, "mode": "observe"})
-    assert (status, said["origin"], said["limit"]["burst_messages"]) == (200, "rest", 5)
-    assert said["hidden"][0]["limit"] == {"messages": 9}
+    status, answer = await admin.ask("PUT", _SHOP, json={"messages": "30/min", "burst_messages": 5, "mode": "observe"})
+    assert (status, answer["origin"], answer["limit"]["burst_messages"]) == (200, "rest", 5)
+    assert answer["hidden"][0]["limit"] == {"messages": 9}
     assert in_force(admin) == Limit(rate(30, 60 * 10**9, 5), mode="observe")
-    assert await admin.ask("GET", _SHOP) == (status, said)
+    assert await admin.ask("GET", _SHOP) == (status, answer)
 
-    status, said = await admin.ask("DELETE", _SHOP)
-    assert (status, said["taken_back"], said["in_force"]["origin"]) == (200, True, "file")
+    status, answer = await admin.ask("DELETE", _SHOP)
+    assert (status, answer["taken_back"], answer["in_force"]["origin"]) == (200, True, "file")
     assert in_force(admin) == Limit(rate(9))
     assert (await admin.ask("DELETE", _SHOP))[1]["taken_back"] is False
 
@@ -49,13 +49,13 @@ _WIDE_LIMITS = {
 )
 async def test_wider_value_that_a_limit_hides_is_shown(make_admin, path: str, setting: str, name: str, limit) -> None:
     admin: Admin = await make_admin(limits=_WIDE_LIMITS)
-    _, said = await admin.ask("PUT", path, json={"messages": 3})
-    beneath = said["beneath"]
+    _, answer = await admin.ask("PUT", path, json={"messages": 3})
+    beneath = answer["beneath"]
     assert (beneath["setting"], beneath["name"], beneath["limit"], beneath["origin"]) == (setting, name, limit, "file")
-    _, said = await admin.ask("DELETE", path)
-    assert (said["taken_back"], said["in_force"]) == (True, beneath)
-    _, said = await admin.ask("PUT", path, data="null", headers={"Content-Type": "application/json"})
-    assert (said["limit"], said["beneath"]) == ({}, beneath), "a value that limits nothing hides no wider one"
+    _, answer = await admin.ask("DELETE", path)
+    assert (answer["taken_back"], answer["in_force"]) == (True, beneath)
+    _, answer = await admin.ask("PUT", path, data="null", headers={"Content-Type": "application/json"})
+    assert (answer["limit"], answer["beneath"]) == ({}, beneath), "a value that limits nothing hides no wider one"
 
 
 async def test_nothing_is_beneath_the_only_value(make_admin) -> None:
@@ -67,8 +67,8 @@ async def test_nothing_is_beneath_the_only_value(make_admin) -> None:
 
 async def test_null_limits_nothing_although_the_file_does(make_admin) -> None:
     admin: Admin = await make_admin(limits=_LIMITS)
-    status, said = await admin.ask("PUT", _SHOP, data="null", headers={"Content-Type": "application/json"})
-    assert (status, said["limit"], in_force(admin)) == (200, {}, Limit())
+    status, answer = await admin.ask("PUT", _SHOP, data="null", headers={"Content-Type": "application/json"})
+    assert (status, answer["limit"], in_force(admin)) == (200, {}, Limit())
 
 
 async def test_what_is_not_set_is_not_found(make_admin) -> None:
@@ -109,8 +109,8 @@ async def test_what_is_not_set_is_not_found(make_admin) -> None:
 )
 async def test_a_wrong_request_changes_nothing_and_says_what_is_wrong(make_admin, query, body, problem) -> None:
     admin: Admin = await make_admin()
-    status, said = await admin.ask("PUT", f"/sluice/limits?{query}", json=body)
-    assert (status, problem in said["reason"]) == (400, True), said
+    status, answer = await admin.ask("PUT", f"/sluice/limits?{query}", json=body)
+    assert (status, problem in answer["reason"]) == (400, True), answer
     assert list(admin.store.policies()) == []
 
 
@@ -125,14 +125,14 @@ async def test_pages_hold_every_limit_once(make_admin) -> None:
     seen: list[str] = []
     query = {"limit": "3"}
     while True:
-        _, said = await admin.ask("GET", "/sluice/limits", params=query)
-        seen += [one["name"] for one in said["limits"]]
-        if said["next"] is None:
+        _, answer = await admin.ask("GET", "/sluice/limits", params=query)
+        seen += [limit["name"] for limit in answer["limits"]]
+        if answer["next"] is None:
             break
-        query["after"] = said["next"]
+        query["after"] = answer["next"]
     assert seen == ["", *topics]
-    _, said = await admin.ask("GET", "/sluice/limits?direction=publish&setting=topic&limit=2")
-    assert (len(said["limits"]), said["left_out"]) == (2, 5)
+    _, answer = await admin.ask("GET", "/sluice/limits?direction=publish&setting=topic&limit=2")
+    assert (len(answer["limits"]), answer["left_out"]) == (2, 5)
     assert (await admin.ask("GET", "/sluice/limits?limit=10001"))[0] == 400
 
 
@@ -141,8 +141,8 @@ async def test_pulsars_tools_see_a_group_that_was_set_here(make_admin) -> None:
     await admin.ask(
         "PUT", "/sluice/limits?direction=publish&setting=resource_group&name=gold", json={"messages": "120/min"}
     )
-    status, said = await admin.ask("GET", "/admin/v2/resourcegroups/gold")
-    assert (status, said["publishRateInMsgs"], said["dispatchRateInMsgs"]) == (200, 2, -1)
+    status, answer = await admin.ask("GET", "/admin/v2/resourcegroups/gold")
+    assert (status, answer["publishRateInMsgs"], answer["dispatchRateInMsgs"]) == (200, 2, -1)
 
 
 async def _tagged(admin: Admin, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str]:

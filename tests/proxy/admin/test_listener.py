@@ -169,9 +169,9 @@ def test_many_that_say_nothing_keep_nobody_out(make_loop, authority: Authority, 
 
 @LOOPS
 @pytest.mark.parametrize("is_secure", [False, True], ids=["plain", "tls"])
-@pytest.mark.parametrize("said", [b"", b"GET /name HTTP/1.1\r\nHost: a\r\nX: "], ids=["nothing", "half a header"])
+@pytest.mark.parametrize("fragment", [b"", b"GET /name HTTP/1.1\r\nHost: a\r\nX: "], ids=["nothing", "half a header"])
 def test_who_does_not_finish_a_request_is_ended(
-    make_loop, authority: Authority, monkeypatch: pytest.MonkeyPatch, said: bytes, *, is_secure: bool
+    make_loop, authority: Authority, monkeypatch: pytest.MonkeyPatch, fragment: bytes, *, is_secure: bool
 ) -> None:
     monkeypatch.setattr("proxy.admin.listener.GRACE_S", 0.0)
     server = server_context(authority) if is_secure else None
@@ -179,7 +179,7 @@ def test_who_does_not_finish_a_request_is_ended(
     async def test() -> None:
         async with serving(Served(server, patience_s=0.05)) as served:
             reader, writer = await served.open()
-            writer.write(said)
+            writer.write(fragment)
             assert await _until_end(reader) == b""
             assert sum(served.counts.values()) == 1
             await _close(writer)

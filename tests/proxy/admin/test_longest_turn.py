@@ -179,19 +179,19 @@ def _routes() -> list[tuple[str, str]]:
 
     async def find() -> list[tuple[str, str]]:
         admin = Admin()
-        found = [_asked(route) for route in admin.app.router.routes() if route.resource is not None]
+        routes = [_asked(route) for route in admin.app.router.routes() if route.resource is not None]
         await admin.client.close()
         admin.store.close()
-        return sorted(set(found))
+        return sorted(set(routes))
 
     return asyncio.run(find())
 
 
 def _asked(route: web.AbstractRoute) -> tuple[str, str]:
     assert route.resource is not None
-    path = re.sub(r"\{(\w+)[^}]*\}", lambda found: _IN_PATH[found[1]], route.resource.canonical)
-    said = description_of(route.handler)
-    keys = () if said is None else said.query
+    path = re.sub(r"\{(\w+)[^}]*\}", lambda match: _IN_PATH[match[1]], route.resource.canonical)
+    description = description_of(route.handler)
+    keys = () if description is None else description.query
     query = {key.name: _IN_QUERY[key.name] for key in keys if key.is_needed} | {
         key.name: str(key.most) for key in keys if isinstance(key, Number)
     }
@@ -235,12 +235,12 @@ _CHUNKS = (
 _PIPELINED = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 3_000
 
 
-def send_and_read(live: LiveAdmin, clients: int, said: bytes, answers: int) -> None:
+def send_and_read(live: LiveAdmin, clients: int, requests: bytes, answers: int) -> None:
     """Send from so many clients at once; each reads so many answers."""
     host, _, port = live.address.rpartition(":")
     sockets = [socket.create_connection((host, int(port)), 60) for _ in range(clients)]
     for each in sockets:
-        each.sendall(said)
+        each.sendall(requests)
     for each in sockets:
         come = bytearray()
         while come.count(b"HTTP/1.1 ") < answers and (piece := each.recv(65536)):
@@ -249,7 +249,7 @@ def send_and_read(live: LiveAdmin, clients: int, said: bytes, answers: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("clients", "said", "answers"),
+    ("clients", "requests", "answers"),
     [
         (4, _CHUNKS, 1),
         (2, _PIPELINED, 3_000),
@@ -259,9 +259,9 @@ def send_and_read(live: LiveAdmin, clients: int, said: bytes, answers: int) -> N
     ids=["chunks of a byte", "pipelined", "many clients", "many scrapers"],
 )
 def test_no_way_to_ask_makes_a_turn_long(
-    live: LiveAdmin, counting: list[int], clients: int, said: bytes, answers: int
+    live: LiveAdmin, counting: list[int], clients: int, requests: bytes, answers: int
 ) -> None:
-    send_and_read(live, clients, said, answers)
+    send_and_read(live, clients, requests, answers)
     assert _loop(live).longest <= MOST_CALLS
     assert max(counting) <= MOST_WRITTEN
 

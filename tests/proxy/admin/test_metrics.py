@@ -31,8 +31,8 @@ def scrape(world: World, by: SluiceCollector | None = None) -> dict[Sample, floa
     return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in samples}
 
 
-def labels(**found: str) -> frozenset[tuple[str, str]]:
-    return frozenset(found.items())
+def labels(**pairs: str) -> frozenset[tuple[str, str]]:
+    return frozenset(pairs.items())
 
 
 PUBLISH = labels(tenant="acme", namespace="shop", direction="publish")
@@ -45,25 +45,25 @@ def test_what_passed_and_what_is_held_is_told_by_namespace_and_direction(make_wo
     client >> sends(3, size=100)
     _, broker = consumer(world)
     broker >> [message(0), message(1)]
-    found = scrape(world)
-    assert found["sluice_messages_received_total", PUBLISH] == 3
-    assert found["sluice_messages_passed_total", PUBLISH] == 1
-    assert found["sluice_bytes_received_total", PUBLISH] == 300
-    assert found["sluice_bytes_passed_total", PUBLISH] == 100
-    assert found["sluice_held_messages", PUBLISH] == 2
-    assert found["sluice_held_bytes", PUBLISH] == 200
-    assert found["sluice_messages_passed_total", DISPATCH] == 1
-    assert found["sluice_held_messages", DISPATCH] == 1
-    assert found["sluice_hold_budget_used_bytes", labels()] == world.engine.held.used > 200
-    assert found["sluice_hold_budget_most_bytes", labels()] == world.engine.held.most >= world.engine.held.used
-    assert found["sluice_hold_budget_limit_bytes", labels()] == 64 * 1024**2
-    assert found["sluice_limiters", labels()] == 2
+    samples = scrape(world)
+    assert samples["sluice_messages_received_total", PUBLISH] == 3
+    assert samples["sluice_messages_passed_total", PUBLISH] == 1
+    assert samples["sluice_bytes_received_total", PUBLISH] == 300
+    assert samples["sluice_bytes_passed_total", PUBLISH] == 100
+    assert samples["sluice_held_messages", PUBLISH] == 2
+    assert samples["sluice_held_bytes", PUBLISH] == 200
+    assert samples["sluice_messages_passed_total", DISPATCH] == 1
+    assert samples["sluice_held_messages", DISPATCH] == 1
+    assert samples["sluice_hold_budget_used_bytes", labels()] == world.engine.held.used > 200
+    assert samples["sluice_hold_budget_most_bytes", labels()] == world.engine.held.most >= world.engine.held.used
+    assert samples["sluice_hold_budget_limit_bytes", labels()] == 64 * 1024**2
+    assert samples["sluice_limiters", labels()] == 2
     client.leave()
     world.advance(0.5)
-    found = scrape(world)
-    assert found["sluice_messages_dropped_total", PUBLISH] == 2
-    assert found["sluice_throttled_seconds_total", PUBLISH] == 0
-    assert found["sluice_held_messages", PUBLISH] == 0
+    samples = scrape(world)
+    assert samples["sluice_messages_dropped_total", PUBLISH] == 2
+    assert samples["sluice_throttled_seconds_total", PUBLISH] == 0
+    assert samples["sluice_held_messages", PUBLISH] == 0
 
 
 def test_who_waits_is_told_by_level(make_world: Make) -> None:
@@ -77,13 +77,13 @@ def test_who_waits_is_told_by_level(make_world: Make) -> None:
     _, broker = consumer(world)
     broker >> [message(0), message(1)]
     world.advance(0.25)
-    found = scrape(world)
+    samples = scrape(world)
     namespace, topic = labels(direction="publish", level="namespace"), labels(direction="dispatch", level="topic")
-    assert (found["sluice_held_streams", namespace], found["sluice_held_streams", topic]) == (1, 1)
-    assert found["sluice_held_messages_by_level", namespace] == 2
-    assert found["sluice_held_messages_by_level", topic] == 1
-    assert found["sluice_limiter_throttled_seconds_total", namespace] == 0.25
-    assert found["sluice_limiter_messages_rejected_total", namespace] == 0
+    assert (samples["sluice_held_streams", namespace], samples["sluice_held_streams", topic]) == (1, 1)
+    assert samples["sluice_held_messages_by_level", namespace] == 2
+    assert samples["sluice_held_messages_by_level", topic] == 1
+    assert samples["sluice_limiter_throttled_seconds_total", namespace] == 0.25
+    assert samples["sluice_limiter_messages_rejected_total", namespace] == 0
 
 
 def test_what_is_rejected_and_what_would_be_held_is_told_by_namespace(make_world: Make) -> None:
@@ -98,15 +98,15 @@ def test_what_is_rejected_and_what_would_be_held_is_told_by_namespace(make_world
     client >> sends(3, size=100)
     client >> sends(6, size=100, producer_id=2)
     world.advance(0.25)
-    found = scrape(world)
-    assert found["sluice_messages_rejected_total", PUBLISH] == 2
-    assert found["sluice_bytes_rejected_total", PUBLISH] == 200
-    assert found["sluice_limiter_messages_rejected_total", labels(direction="publish", level="topic")] == 2
-    assert found["sluice_would_hold_messages", PUBLISH] == 3
-    assert found["sluice_would_exceed_messages_total", PUBLISH] == 2
-    assert found["sluice_would_throttle_seconds_total", PUBLISH] == 0.25
-    assert found["sluice_throttled_seconds_total", PUBLISH] == 0
-    assert found["sluice_held_messages", PUBLISH] == 0
+    samples = scrape(world)
+    assert samples["sluice_messages_rejected_total", PUBLISH] == 2
+    assert samples["sluice_bytes_rejected_total", PUBLISH] == 200
+    assert samples["sluice_limiter_messages_rejected_total", labels(direction="publish", level="topic")] == 2
+    assert samples["sluice_would_hold_messages", PUBLISH] == 3
+    assert samples["sluice_would_exceed_messages_total", PUBLISH] == 2
+    assert samples["sluice_would_throttle_seconds_total", PUBLISH] == 0.25
+    assert samples["sluice_throttled_seconds_total", PUBLISH] == 0
+    assert samples["sluice_held_messages", PUBLISH] == 0
 
 
 def test_scrapes_cost_no_line_of_the_access_log(make_world: Make) -> None:
@@ -130,15 +130,15 @@ def test_connections_ends_and_pauses_are_told_by_fixed_words(make_world: Make) -
     world.pair()
     stranger = world.client()
     stranger.send_bytes(b"GET / HTTP/1.1\r\n")
-    found = scrape(world)
-    assert found["sluice_connections", labels(role="data")] == 1
-    assert found["sluice_connections", labels(role="lookup")] == 1
-    assert found["sluice_connections", labels(role="handshake")] == 0
-    assert found["sluice_connections_accepted_total", labels()] == 3
-    assert found["sluice_connections_ended_total", labels(cause="frame_error")] == 1
-    assert found["sluice_frame_errors_total", labels(side="client", cause="http_request")] == 1
-    assert found["sluice_reading_paused", labels(side="client", cause="hold_connection")] == 1
-    assert found["sluice_pauses_total", labels(side="client", cause="hold_connection")] == 1
+    samples = scrape(world)
+    assert samples["sluice_connections", labels(role="data")] == 1
+    assert samples["sluice_connections", labels(role="lookup")] == 1
+    assert samples["sluice_connections", labels(role="handshake")] == 0
+    assert samples["sluice_connections_accepted_total", labels()] == 3
+    assert samples["sluice_connections_ended_total", labels(cause="frame_error")] == 1
+    assert samples["sluice_frame_errors_total", labels(side="client", cause="http_request")] == 1
+    assert samples["sluice_reading_paused", labels(side="client", cause="hold_connection")] == 1
+    assert samples["sluice_pauses_total", labels(side="client", cause="hold_connection")] == 1
     world.advance(20)
     assert scrape(world)["sluice_keep_alives_total", labels()] >= 0
 
@@ -149,19 +149,19 @@ def test_lookups_log_lines_and_the_loops_lag_are_told(make_world: Make) -> None:
     client >> [lookup(1), lookup(2), PING]
     world.engine.slices.lateness.timer_fired(2_000_000_000)
     world.engine.slices.lateness.beat_fired(3_000_000)
-    found = scrape(world)
-    assert found["sluice_lookups_in_flight", labels()] == 1
-    assert found["sluice_lookups_refused_total", labels()] == 1
-    assert found["sluice_loop_lag_max_seconds", labels()] == 2
-    assert found["sluice_loop_lag_seconds_total", labels()] == 2
-    assert found["sluice_timer_lateness_seconds_bucket", labels(le="1")] == 0
-    assert found["sluice_timer_lateness_seconds_bucket", labels(le="+Inf")] == 1
-    assert found["sluice_added_latency_seconds_bucket", labels(le="0.003")] == 1
-    assert found["sluice_added_latency_seconds_bucket", labels(le="0.002")] == 0
-    assert found["sluice_added_latency_seconds_sum", labels()] == 0.003
-    assert found["sluice_access_log_lines_total", labels()] == len(world.lines())
-    assert found["sluice_access_log_lines_dropped_total", labels()] == 0
-    assert found["sluice_access_log_files_deleted_total", labels()] == 0
+    samples = scrape(world)
+    assert samples["sluice_lookups_in_flight", labels()] == 1
+    assert samples["sluice_lookups_refused_total", labels()] == 1
+    assert samples["sluice_loop_lag_max_seconds", labels()] == 2
+    assert samples["sluice_loop_lag_seconds_total", labels()] == 2
+    assert samples["sluice_timer_lateness_seconds_bucket", labels(le="1")] == 0
+    assert samples["sluice_timer_lateness_seconds_bucket", labels(le="+Inf")] == 1
+    assert samples["sluice_added_latency_seconds_bucket", labels(le="0.003")] == 1
+    assert samples["sluice_added_latency_seconds_bucket", labels(le="0.002")] == 0
+    assert samples["sluice_added_latency_seconds_sum", labels()] == 0.003
+    assert samples["sluice_access_log_lines_total", labels()] == len(world.lines())
+    assert samples["sluice_access_log_lines_dropped_total", labels()] == 0
+    assert samples["sluice_access_log_files_deleted_total", labels()] == 0
 
 
 def test_peaks_are_the_same_for_all_scrapers(make_world: Make) -> None:
@@ -186,15 +186,15 @@ def test_limits_have_rate_use_and_waiting_streams(make_world: Make) -> None:
     world = make_world(limits=limits)
     client, _ = publisher(world)
     client >> sends(12, size=100)
-    found = scrape(world)
+    samples = scrape(world)
     limit = {"direction": "publish", "level": "tenant", "name": "acme", "mode": "enforce"}
-    assert found["sluice_limit_per_second", labels(**limit, unit="messages")] == 10
-    assert found["sluice_limit_burst", labels(**limit, unit="messages")] == 10
-    assert found["sluice_limit_used_total", labels(**limit, unit="messages")] == 10
-    assert ("sluice_limit_used_total", labels(**limit, unit="bytes")) not in found, "bytes are not limited"
-    assert found["sluice_limit_waiting_streams", labels(**limit)] == 1
+    assert samples["sluice_limit_per_second", labels(**limit, unit="messages")] == 10
+    assert samples["sluice_limit_burst", labels(**limit, unit="messages")] == 10
+    assert samples["sluice_limit_used_total", labels(**limit, unit="messages")] == 10
+    assert ("sluice_limit_used_total", labels(**limit, unit="bytes")) not in samples, "bytes are not limited"
+    assert samples["sluice_limit_waiting_streams", labels(**limit)] == 1
     world.advance(0.05)
-    assert found["sluice_limit_throttled_seconds_total", labels(**limit)] == 0
+    assert samples["sluice_limit_throttled_seconds_total", labels(**limit)] == 0
     assert scrape(world)["sluice_limit_throttled_seconds_total", labels(**limit)] == 0.05
 
 
@@ -209,8 +209,8 @@ def test_fullest_limits_are_shown_where_there_are_many(make_world: Make, monkeyp
     assert names == {"acme", OTHER_TOPIC}, "limits of topics do not push out those of tenants"
 
 
-def limits_of(found: dict[Any, float]) -> set[str]:
-    return {dict(of)["name"] for name, of in found if name == "sluice_limit_per_second"}
+def limits_of(samples: dict[Any, float]) -> set[str]:
+    return {dict(of)["name"] for name, of in samples if name == "sluice_limit_per_second"}
 
 
 @pytest.mark.parametrize(
@@ -240,9 +240,9 @@ def test_named_limits_without_room_are_counted(make_world: Make, monkeypatch: py
     client >> [*sends(1), *sends(9, producer_id=2)]
     scraped = collector(world)
     scraped.choose_limits(["topic *"])
-    found = scrape(world, scraped)
-    assert limits_of(found) == {OTHER_TOPIC}
-    assert found["sluice_limits_left_out", labels()] == 1
+    samples = scrape(world, scraped)
+    assert limits_of(samples) == {OTHER_TOPIC}
+    assert samples["sluice_limits_left_out", labels()] == 1
 
 
 def of_all(scraped: SluiceCollector) -> set[str]:
@@ -284,9 +284,9 @@ def test_names_that_a_terminal_would_obey_are_not_shown(make_world: Make) -> Non
     world = make_world(limits={"namespaces": {"acme/shop": {"publish": {"messages": 10}}}})
     client, _ = publisher(world, producer(2, "persistent://acme/shop/or\x1b[31md\u202eers"))
     client >> sends(2, producer_id=2)
-    found = scrape(world)
-    assert all(value.isprintable() for _, of in found for _, value in of)
-    assert {dict(of)["name"] for name, of in found if name == "sluice_limit_per_second"} == {TOPIC}
+    samples = scrape(world)
+    assert all(value.isprintable() for _, of in samples for _, value in of)
+    assert {dict(of)["name"] for name, of in samples if name == "sluice_limit_per_second"} == {TOPIC}
 
 
 @pytest.mark.parametrize(
@@ -313,12 +313,12 @@ def test_each_delay_is_counted_once(make_world: Make, scrapes: int) -> None:
         for _ in range(scrapes):
             scrape(world)
         world.advance(0.75)
-    found = scrape(world)
+    samples = scrape(world)
     of = {"tenant": "acme", "direction": "publish"}
-    assert found["sluice_held_seconds_count", labels(**of)] == 8
-    assert found["sluice_held_seconds_sum", labels(**of)] == pytest.approx(9.0)
-    assert found["sluice_held_seconds_bucket", labels(**of, le="1.024")] == 4
-    assert found["sluice_held_seconds_bucket", labels(**of, le="0.128")] == 0
+    assert samples["sluice_held_seconds_count", labels(**of)] == 8
+    assert samples["sluice_held_seconds_sum", labels(**of)] == pytest.approx(9.0)
+    assert samples["sluice_held_seconds_bucket", labels(**of, le="1.024")] == 4
+    assert samples["sluice_held_seconds_bucket", labels(**of, le="0.128")] == 0
 
 
 def test_oldest_held_streams_and_connections_are_shown(make_world: Make) -> None:
@@ -326,45 +326,45 @@ def test_oldest_held_streams_and_connections_are_shown(make_world: Make) -> None
     client, _ = publisher(world, producer(2, OTHER_TOPIC))
     client >> sends(3)
     world.advance(0.5)
-    found = scrape(world)
-    assert found["sluice_held_oldest_seconds", PUBLISH] == 0.5
-    assert found["sluice_streams", PUBLISH] == 2
-    assert found["sluice_tenant_connections", labels(tenant="acme")] == 1
+    samples = scrape(world)
+    assert samples["sluice_held_oldest_seconds", PUBLISH] == 0.5
+    assert samples["sluice_streams", PUBLISH] == 2
+    assert samples["sluice_tenant_connections", labels(tenant="acme")] == 1
     client.leave()
     world.advance(0.5)
-    found = scrape(world)
-    assert found["sluice_held_oldest_seconds", PUBLISH] == 0, "a gauge that was there stays, and is 0"
-    assert found["sluice_tenant_connections", labels(tenant="acme")] == 0
+    samples = scrape(world)
+    assert samples["sluice_held_oldest_seconds", PUBLISH] == 0, "a gauge that was there stays, and is 0"
+    assert samples["sluice_tenant_connections", labels(tenant="acme")] == 0
 
 
 def test_tenants_over_the_bound_share_their_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(totals, "MOST_TENANTS", 2)
-    found = NamespaceTotals()
+    namespace_totals = NamespaceTotals()
     for number in range(9):
-        found.delays_of(f"t{number}", "publish").add((1,), 5)
-    assert len(found.delays) == 5
-    assert found.delays["_others", "publish"].counts[0] == 5
+        namespace_totals.delays_of(f"t{number}", "publish").add((1,), 5)
+    assert len(namespace_totals.delays) == 5
+    assert namespace_totals.delays["_others", "publish"].counts[0] == 5
 
 
 def test_build_and_process_are_shown(make_world: Make) -> None:
-    found = scrape(make_world())
-    (build,) = [dict(of) for name, of in found if name == "sluice_build_info"]
+    samples = scrape(make_world())
+    (build,) = [dict(of) for name, of in samples if name == "sluice_build_info"]
     assert set(build) == {"version", "python", "compiled"}
-    assert found["process_cpu_seconds_total", labels()] > 0
-    assert found["process_resident_memory_bytes", labels()] > 1_000_000
-    assert found["process_start_time_seconds", labels()] > 1_500_000_000
-    assert found["sluice_draining", labels()] == found["sluice_ready", labels()] == 0
+    assert samples["process_cpu_seconds_total", labels()] > 0
+    assert samples["process_resident_memory_bytes", labels()] > 1_000_000
+    assert samples["process_start_time_seconds", labels()] > 1_500_000_000
+    assert samples["sluice_draining", labels()] == samples["sluice_ready", labels()] == 0
 
 
 def test_blocks_and_what_they_refused_are_told_by_kind(make_world: Make) -> None:
     world = make_world(blocks=[{"producer": "p"}, {"role": "r"}, {"role": "s"}])
     client, _ = world.pair()
     client >> producer(producer_name="p")
-    found = scrape(world)
-    assert found["sluice_blocks", labels(kind="role")] == 2
-    assert found["sluice_blocks", labels(kind="address")] == 0
-    assert found["sluice_blocked_total", labels(kind="producer")] == 1
-    assert found["sluice_blocked_total", labels(kind="topic")] == 0
+    samples = scrape(world)
+    assert samples["sluice_blocks", labels(kind="role")] == 2
+    assert samples["sluice_blocks", labels(kind="address")] == 0
+    assert samples["sluice_blocked_total", labels(kind="producer")] == 1
+    assert samples["sluice_blocked_total", labels(kind="topic")] == 0
 
 
 def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,13 +375,13 @@ def test_clients_cannot_make_label_sets_grow_without_bound(make_world: Make, mon
     let_in(client, broker)
     for number in range(20):
         client >> [send(0, number), send(1, number)]
-    found = scrape(world)
-    namespaces = {dict(key)["namespace"] for name, key in found if name == "sluice_messages_passed_total"}
+    samples = scrape(world)
+    namespaces = {dict(key)["namespace"] for name, key in samples if name == "sluice_messages_passed_total"}
     assert len(namespaces) == 5
     assert "_others" in namespaces
     others = labels(tenant="_others", namespace="_others", direction="publish")
-    assert found["sluice_messages_passed_total", others] == 16
-    assert found["sluice_held_messages", others] == 16
+    assert samples["sluice_messages_passed_total", others] == 16
+    assert samples["sluice_held_messages", others] == 16
 
 
 def test_each_metric_has_prefix_help_text_and_bounded_labels(make_world: Make) -> None:
@@ -425,15 +425,15 @@ def test_permits_are_counted_asked_granted_and_withheld(make_world: Make) -> Non
     world = make_world(limits={"topics": {TOPIC: {"dispatch": {"messages": 10}}}})
     _, broker = consumer(world, permits=1000)
     broker >> message(0)
-    found = scrape(world)
-    assert found["sluice_permits_asked_total", DISPATCH] == 1000
-    assert found["sluice_permits_granted_total", DISPATCH] == 3
-    assert found["sluice_permits_withheld", DISPATCH] == 997
+    samples = scrape(world)
+    assert samples["sluice_permits_asked_total", DISPATCH] == 1000
+    assert samples["sluice_permits_granted_total", DISPATCH] == 3
+    assert samples["sluice_permits_withheld", DISPATCH] == 997
 
 
 def test_what_was_passed_on_is_told_by_what_became_of_it(make_world: Make) -> None:
     world = make_world()
     world.engine.counters.admin_forwarded["done"] += 2
-    found = scrape(world)
-    assert found["sluice_admin_forwarded_total", labels(outcome="done")] == 2
-    assert found["sluice_admin_forwarded_total", labels(outcome="unreachable")] == 0
+    samples = scrape(world)
+    assert samples["sluice_admin_forwarded_total", labels(outcome="done")] == 2
+    assert samples["sluice_admin_forwarded_total", labels(outcome="unreachable")] == 0

@@ -94,7 +94,7 @@ def test_turns_are_given_in_the_order_of_the_line(line: Line) -> None:
     waiting = [line.ask(of_tenant(f"w{number}")) for number in range(3)]
     for at, each in enumerate(running):
         line.end(each)
-        assert [one.done() for one in waiting] == [number <= at for number in range(3)]
+        assert [turn.done() for turn in waiting] == [number <= at for number in range(3)]
 
 
 def test_caller_that_leaves_the_line_takes_no_turn(line: Line) -> None:

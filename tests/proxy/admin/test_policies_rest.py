@@ -23,10 +23,10 @@ async def test_what_is_in_force_is_given_as_a_configuration(make_admin) -> None:
         json={"dispatchThrottlingRateInMsg": 30, "ratePeriodInSecond": 60, "relativeToPublishRate": True},
     )
     status, text = await admin.ask("GET", _PATH)
-    said = yaml.safe_load(text)
-    Config.model_validate(said)
+    config = yaml.safe_load(text)
+    Config.model_validate(config)
     topics = {"persistent://acme/shop/orders": {"dispatch": {"messages": "30/min", "relativeToPublishRate": True}}}
-    assert (status, said) == (200, {"limits": _LIMITS | {"topics": topics}, "blocks": []})
+    assert (status, config) == (200, {"limits": _LIMITS | {"topics": topics}, "blocks": []})
 
 
 async def test_another_set_is_made_to_hold_at_once_and_told(make_admin) -> None:
@@ -61,8 +61,8 @@ async def test_another_set_is_made_to_hold_at_once_and_told(make_admin) -> None:
 )
 async def test_a_wrong_set_changes_nothing_and_says_what_is_wrong(make_admin, body: object, problem: str) -> None:
     admin: Admin = await make_admin(limits=_LIMITS)
-    status, said = await admin.ask("PUT", _PATH, json=body)
-    assert (status, problem in said["reason"]) == (400, True), said
+    status, answer = await admin.ask("PUT", _PATH, json=body)
+    assert (status, problem in answer["reason"]) == (400, True), answer
     assert list(admin.store.policies()) == []
 
 

@@ -87,8 +87,8 @@ def test_a_broker_that_does_not_accept_sluice_s_own_credentials_is_told(tmp_path
         (frame,) = broker.heard()
         assert body(frame).auth_data == (tmp_path / "sluice.token").read_bytes()
         broker >> error(2**64 - 1, kind, "no")
-        found = asked.result()
-        assert found == (None if problem is None else f"broker pulsar://127.0.0.1:6651 {problem}; {NEVER}")
+        answer = asked.result()
+        assert answer == (None if problem is None else f"broker pulsar://127.0.0.1:6651 {problem}; {NEVER}")
     world.close()
 
 

@@ -46,8 +46,8 @@ SET = '{"limits": {"tenants": {"acme": {"publish": {"messages": 5}}, "acme": {}}
 )
 async def test_a_key_that_occurs_twice_is_refused_and_named(make_admin, method: str, path: str, body: str) -> None:
     admin: Admin = await make_admin()
-    status, said = await admin.ask(method, path, data=body, headers={"Content-Type": "application/json"})
-    assert (status, "this key occurs twice in one object; leave one out" in said["reason"]) == (400, True), said
+    status, answer = await admin.ask(method, path, data=body, headers={"Content-Type": "application/json"})
+    assert (status, "this key occurs twice in one object; leave one out" in answer["reason"]) == (400, True), answer
     assert list(admin.store.policies()) == []
 
 
@@ -88,8 +88,8 @@ PLACES = [".".join(place) for place in places(WantedPolicies)]
 @pytest.mark.parametrize("place", PLACES)
 async def test_null_is_a_mistake_at_each_key_of_a_set(make_admin, place: str) -> None:
     admin: Admin = await make_admin()
-    status, said = await admin.ask("PUT", "/sluice/policies", json=with_null(tuple(place.split("."))))
-    assert (status, said["reason"]) == (400, f"{place}: nothing is written here; leave the key out for its default")
+    status, answer = await admin.ask("PUT", "/sluice/policies", json=with_null(tuple(place.split("."))))
+    assert (status, answer["reason"]) == (400, f"{place}: nothing is written here; leave the key out for its default")
 
 
 def test_each_key_of_a_set_is_tried() -> None:
@@ -108,9 +108,9 @@ async def test_null_takes_no_plan_out_of_force(make_admin) -> None:
 async def test_nulls_of_a_set_are_named_up_to_a_bound(make_admin) -> None:
     admin: Admin = await make_admin()
     blocks = [{"role": None} for _ in range(30)]
-    status, said = await admin.ask("PUT", "/sluice/policies", json={"limits": {}, "blocks": blocks})
-    assert (status, "blocks.0.role, blocks.1.role, " in said["reason"]) == (400, True)
-    assert "blocks.19.role and others: nothing is written here" in said["reason"]
+    status, answer = await admin.ask("PUT", "/sluice/policies", json={"limits": {}, "blocks": blocks})
+    assert (status, "blocks.0.role, blocks.1.role, " in answer["reason"]) == (400, True)
+    assert "blocks.19.role and others: nothing is written here" in answer["reason"]
 
 
 async def test_null_is_a_name_where_it_is_text(make_admin) -> None:
@@ -132,8 +132,8 @@ async def test_null_is_a_mistake_at_each_key_of_a_limit(make_admin, direction: s
     admin: Admin = await make_admin()
     path = f"/sluice/limits?direction={direction}&setting={setting}&name=acme/shop"
     body = {"messages": 5, "bytes": 5} if direction != "subscribe" else {"messages": 5}
-    status, said = await admin.ask("PUT", path, json={**body, key: None})
-    assert (status, said["reason"]) == (400, f"{key}: nothing is written here; leave the key out for its default")
+    status, answer = await admin.ask("PUT", path, json={**body, key: None})
+    assert (status, answer["reason"]) == (400, f"{key}: nothing is written here; leave the key out for its default")
     assert list(admin.store.policies()) == []
 
 

@@ -12,17 +12,19 @@ from tests.proxy.fleet.proxies import SECOND, World
 def test_of_all_shares_so_many_are_shown_as_an_answer_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     with closing(world.loop):
-        one, _ = world.join(), world.join()
+        leader, _ = world.join(), world.join()
         world.run(5)
-        coordinator = one.fleet.coordinator
+        coordinator = leader.fleet.coordinator
         assert coordinator is not None
         quota = Quota(1, SECOND, 1)
         for member in range(1, 11):
             keys = [ShareKey.of(f"publish tenant t{number}", "bytes") for number in range(10)]
-            said = [Introduction(number, key, quota, 0) for number, key in enumerate(keys)]
-            coordinator.hear(MemberReport("front", "m", member, 1, 1, coordinator.epoch, introductions=said), 0)
+            introductions = [Introduction(number, key, quota, 0) for number, key in enumerate(keys)]
+            coordinator.hear(
+                MemberReport("front", "m", member, 1, 1, coordinator.epoch, introductions=introductions), 0
+            )
         monkeypatch.setattr(sharing, "MOST_HOLDERS", 35)
-        shown = list(sharing._limits(coordinator, one.fleet.now(), 1000))
+        shown = list(sharing._limits(coordinator, leader.fleet.now(), 1000))
         assert [len(limit["holders"]) for limit in shown[-3:]] == [10, 10, 10]
         assert sum(len(limit["holders"]) for limit in shown) <= 35
 
@@ -30,11 +32,11 @@ def test_of_all_shares_so_many_are_shown_as_an_answer_can_hold(monkeypatch: pyte
 def test_each_member_lists_the_members_that_the_coordinator_has() -> None:
     world = World()
     with closing(world.loop):
-        one, other = world.join(), world.join()
+        leader, other = world.join(), world.join()
         assert sharing._members(other.fleet) is None, "no coordinator has answered yet"
         world.run(5)
-        assert (one.fleet.coordinator is None, other.fleet.coordinator is None) == (False, True)
-        of_coordinator, of_other = sharing._members(one.fleet), sharing._members(other.fleet)
+        assert (leader.fleet.coordinator is None, other.fleet.coordinator is None) == (False, True)
+        of_coordinator, of_other = sharing._members(leader.fleet), sharing._members(other.fleet)
         assert of_coordinator is not None
         assert of_other is not None
         assert sorted(each["incarnation"] for each in of_coordinator) == sorted(

@@ -151,7 +151,7 @@ def test_a_consumer_says_which_permits_are_withheld_by_which_limit_and_since_whe
     consumer(world, permits=1000)
     world.advance(0.25)
     (shown,) = views(world)
-    counts = [shown[f"permits_{what}"] for what in ("asked", "granted", "withheld", "at_broker")]
+    counts = [shown[f"permits_{state}"] for state in ("asked", "granted", "withheld", "at_broker")]
     assert (counts, shown["waits_on"]) == ([1000, 1, 999, 1], None)
     by = shown["permits_wait_on"]
     assert (by["level"], by["name"], by["messages_per_s"], by["for_ms"]) == ("topic", TOPIC, 10, 250)
@@ -226,7 +226,7 @@ def test_those_who_hold_most_are_shown_however_many_wait(make_world: Make) -> No
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("asked", "stream_ids"),
     [
         ({}, [3, 1, 2]),
         ({"held": True}, [3]),
@@ -239,14 +239,14 @@ def test_those_who_hold_most_are_shown_however_many_wait(make_world: Make) -> No
         ({"most": 0}, []),
     ],
 )
-def test_one_can_ask_for_some_of_them(make_world: Make, asked: dict[str, Any], found: list[int]) -> None:
+def test_one_can_ask_for_some_of_them(make_world: Make, asked: dict[str, Any], stream_ids: list[int]) -> None:
     world = make_world(limits={"topics": {TOPIC: {"publish": {"messages": 1}}}})
     client, broker = world.pair()
     client >> [producer(1, OTHER_TOPIC), producer(2, OTHER_TOPIC), producer(3, TOPIC)]
     let_in(client, broker)
     client >> sends(3, producer_id=3)
     wanted = WantedStreams(**{"held": False, "topic": "", "tenant": "", "most": 1000, **asked})
-    assert chosen(world, wanted)[0] == found
+    assert chosen(world, wanted)[0] == stream_ids
 
 
 def test_a_partitioned_topic_stands_for_its_partitions(world: World) -> None:

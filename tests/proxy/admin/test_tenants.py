@@ -166,8 +166,8 @@ _NOT_OTHER = "this token is for the tenant acme, and not for the tenant other"
 async def test_a_refusal_names_the_tenant_or_what_to_ask(tokens: Path, path: str, reason: str) -> None:
     admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
     async with admin.client:
-        status, said = await admin.ask("GET", path, headers={"Authorization": f"Bearer {ACME}"})
-    assert (status, reason in said["reason"]) == (403, True), said
+        status, answer = await admin.ask("GET", path, headers={"Authorization": f"Bearer {ACME}"})
+    assert (status, reason in answer["reason"]) == (403, True), answer
 
 
 async def test_the_audit_log_names_settings_as_operators_do(tokens: Path) -> None:
@@ -176,8 +176,8 @@ async def test_the_audit_log_names_settings_as_operators_do(tokens: Path) -> Non
     async with admin.client:
         assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 4}) == 200
         assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json={"messages": 3}) == 200
-        _, told = await admin.ask("GET", "/sluice/audit", headers=ops)
-    assert [(one["setting"], one["name"], one["origin"]) for one in told["changes"]] == [
+        _, answer = await admin.ask("GET", "/sluice/audit", headers=ops)
+    assert [(change["setting"], change["name"], change["origin"]) for change in answer["changes"]] == [
         ("topic_of_namespace", "acme/shop", "tenant"),
         ("topic_of_namespace", "acme/shop", "rest"),
     ]
@@ -189,9 +189,9 @@ async def test_explain_shows_a_tenants_limit_in_the_mode_that_holds(tokens: Path
         body = {"messages": 3, "mode": "reject"}
         assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json=body) == 200
         acme = {"Authorization": f"Bearer {ACME}"}
-        _, told = await admin.ask("GET", "/sluice/explain?topic=persistent://acme/shop/orders", headers=acme)
-    (level,) = [level for level in told["publish"] if level["level"] == "topic"]
-    assert [(one["origin"], one["state"], one["limit"]) for one in level["values"]] == [
+        _, answer = await admin.ask("GET", "/sluice/explain?topic=persistent://acme/shop/orders", headers=acme)
+    (level,) = [level for level in answer["publish"] if level["level"] == "topic"]
+    assert [(value["origin"], value["state"], value["limit"]) for value in level["values"]] == [
         ("file", "holds", {"messages": 5}),
         ("tenant", "holds", {"messages": 3}),
     ]
@@ -216,7 +216,7 @@ async def test_a_tenant_changes_its_own_limits_as_far_as_its_token_may(tokens: P
 def messages_of(admin: Admin, namespace: str) -> float | None:
     """The rate in force of each topic of a namespace."""
     policies, topic = admin.engine.registry.policies, parse_topic(f"persistent://{namespace}/orders")
-    (rate,) = (one.limit.messages for one in policies.in_force("publish", topic) if one.scope.level == "topic")
+    (rate,) = (entry.limit.messages for entry in policies.in_force("publish", topic) if entry.scope.level == "topic")
     return None if rate is None else rate.per_second
 
 
@@ -281,23 +281,23 @@ async def test_a_tenant_tightens_and_takes_back_its_own_limit_alone(tokens: Path
     admin = Admin(admin_access={"tokens": str(tokens)}, limits=LIMITS)
     acme = {"Authorization": f"Bearer {ACME}"}
     async with admin.client:
-        status, said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 3}, headers=acme)
+        status, answer = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 3}, headers=acme)
         file: dict[str, Any] = {"direction": "publish", "setting": "topic_of_namespace", "name": "acme/shop"}
         file |= {"author": "", "plan": "", "in_force": None}
-        assert (status, said["limit"], said["origin"], said["author"]) == (200, {"messages": 3}, "tenant", "acme")
-        assert said["hidden"] == [file | {"limit": {"messages": 5}, "origin": "file"}]
-        status, said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 6}, headers=acme)
+        assert (status, answer["limit"], answer["origin"], answer["author"]) == (200, {"messages": 3}, "tenant", "acme")
+        assert answer["hidden"] == [file | {"limit": {"messages": 5}, "origin": "file"}]
+        status, answer = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 6}, headers=acme)
         assert (status, messages_of(admin, "acme/shop")) == (403, 3)
-        assert "messages: the rate is higher; the operator gives messages 5 here (file)" in said["reason"]
+        assert "messages: the rate is higher; the operator gives messages 5 here (file)" in answer["reason"]
         assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 50}) == 200
         assert messages_of(admin, "acme/shop") == 3, "what the operator gives more, the tenant need not take"
         assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json={"messages": 40}) == 200
         assert messages_of(admin, "acme/shop") == 40
-        status, said = await admin.ask("DELETE", limit_of("acme/shop"), headers=acme)
-        assert (said["taken_back"], said["in_force"]["limit"]) == (True, {"messages": 50})
-        assert said["in_force"]["author"] == "", "to tenants operators have no names"
-        status, said = await admin.ask("DELETE", limit_of("acme/shop"), headers=acme)
-        assert (said["taken_back"], messages_of(admin, "acme/shop")) == (False, 50)
+        status, answer = await admin.ask("DELETE", limit_of("acme/shop"), headers=acme)
+        assert (answer["taken_back"], answer["in_force"]["limit"]) == (True, {"messages": 50})
+        assert answer["in_force"]["author"] == "", "to tenants operators have no names"
+        status, answer = await admin.ask("DELETE", limit_of("acme/shop"), headers=acme)
+        assert (answer["taken_back"], messages_of(admin, "acme/shop")) == (False, 50)
 
 
 async def test_hidden_names_no_value_that_is_partly_in_force(tokens: Path) -> None:
@@ -332,13 +332,13 @@ async def test_an_operator_sees_and_takes_back_what_a_tenant_set(tokens: Path) -
     async with admin.client:
         assert await asked(admin, ACME, "PUT", limit_of("acme/shop"), json={"messages": 3}) == 200
         _, listed = await admin.ask("GET", "/sluice/limits?setting=topic_of_namespace", headers=ops)
-        assert [(one["name"], one["origin"], one["author"]) for one in listed["limits"]] == [
+        assert [(limit["name"], limit["origin"], limit["author"]) for limit in listed["limits"]] == [
             ("acme/shop", "tenant", "acme"),
             ("other/shop", "file", ""),
         ]
-        _, told = await admin.ask("GET", "/sluice/explain?topic=persistent://acme/shop/orders", headers=ops)
-        (level,) = [level for level in told["publish"] if level["level"] == "topic"]
-        assert [(one["origin"], one["state"], one["author"]) for one in level["values"]] == [
+        _, answer = await admin.ask("GET", "/sluice/explain?topic=persistent://acme/shop/orders", headers=ops)
+        (level,) = [level for level in answer["publish"] if level["level"] == "topic"]
+        assert [(value["origin"], value["state"], value["author"]) for value in level["values"]] == [
             ("file", "hidden", ""),
             ("tenant", "holds", "acme"),
         ]
@@ -358,7 +358,7 @@ async def test_pulsars_tools_show_a_tenant_its_own_and_what_applies(tokens: Path
             for token in (acme, ops)
             for query in ("", "?applied=true")
         ]
-        assert [one["publishThrottlingRateInMsg"] for one in shown] == [4, 4, 5, 4]
+        assert [rate["publishThrottlingRateInMsg"] for rate in shown] == [4, 4, 5, 4]
 
 
 async def test_a_condition_is_about_the_callers_own_layer(tokens: Path) -> None:
@@ -367,8 +367,8 @@ async def test_a_condition_is_about_the_callers_own_layer(tokens: Path) -> None:
     async with admin.client:
         assert await asked(admin, ALL, "PUT", limit_of("acme/shop"), json={"messages": 5}) == 200
         for headers, status in (({"If-Match": "*"}, 412), ({"If-None-Match": "*"}, 200), ({"If-Match": "*"}, 200)):
-            said = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 3}, headers=acme | headers)
-            assert said[0] == status
+            answer = await admin.ask("PUT", limit_of("acme/shop"), json={"messages": 3}, headers=acme | headers)
+            assert answer[0] == status
 
 
 async def test_a_flood_of_a_tenant_leaves_room_for_limits_and_blocks(tokens: Path) -> None:

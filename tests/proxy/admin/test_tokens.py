@@ -16,9 +16,9 @@ TWO = {"ops": {"access": "write", "token": WRITE}, "prom": {"access": "read", "t
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    found = tmp_path / "tokens.yaml"
-    found.touch(mode=0o600)
-    return found
+    path = tmp_path / "tokens.yaml"
+    path.touch(mode=0o600)
+    return path
 
 
 def tokens(path: Path, content: object) -> Tokens:
@@ -36,16 +36,16 @@ def problems(path: Path, content: object) -> list[str]:
 
 def passed_over(path: Path, content: object) -> tuple[Tokens, list[str]]:
     with capture_logs() as logs:
-        found = tokens(path, content)
+        known_tokens = tokens(path, content)
     assert {(line["log_level"], line["key"], line["file"]) for line in logs} <= {
         ("warning", "admin_access.tokens", str(path))
     }
-    return found, [line["reason"] for line in logs]
+    return known_tokens, [line["reason"] for line in logs]
 
 
 def test_a_token_opens_for_its_holder_and_what_it_is_for(path: Path) -> None:
-    found = tokens(path, TWO)
-    assert [(holder.name, holder.access) for token in (WRITE, READ) if (holder := found.find(token))] == [
+    known_tokens = tokens(path, TWO)
+    assert [(holder.name, holder.access) for token in (WRITE, READ) if (holder := known_tokens.find(token))] == [
         ("ops", "write"),
         ("prom", "read"),
     ]
@@ -58,20 +58,20 @@ def test_nothing_else_opens(path: Path, token: str) -> None:
 
 @pytest.mark.parametrize("token", [WRITE, READ, "neither-of-them-"])
 def test_all_tokens_are_looked_at_whichever_comes(path: Path, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, compared, real = tokens(path, TWO), [], hmac.compare_digest
+    known_tokens, compared, real = tokens(path, TWO), [], hmac.compare_digest
 
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append((len(one), len(other)))
-        return real(one, other)
+    def compare(digest: bytes, other: bytes) -> bool:
+        compared.append((len(digest), len(other)))
+        return real(digest, other)
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    found.find(token)
+    known_tokens.find(token)
     assert compared == [(32, 32)] * 2
 
 
 def test_no_token_is_kept_as_it_is(path: Path) -> None:
-    found = tokens(path, TWO)
-    assert WRITE not in repr(vars(found))
+    known_tokens = tokens(path, TWO)
+    assert WRITE not in repr(vars(known_tokens))
 
 
 @pytest.mark.parametrize(
@@ -102,23 +102,23 @@ def test_no_token_is_kept_as_it_is(path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_told_with_the_holder_and_the_remedy(path: Path, content: object, problem: str) -> None:
-    (told,) = problems(path, content)
-    assert told.startswith(problem)
+    (message,) = problems(path, content)
+    assert message.startswith(problem)
 
 
 def test_holders_after_the_most_that_are_served_are_passed_over(path: Path) -> None:
     """A token that was taken out opens nothing, though there are too many others."""
     lines = [f"n{number}: {{access: read, token: token-number-{number:06}}}" for number in range(MOST_TOKENS + 1)]
-    found, logged = passed_over(path, "\n".join(["bad: 3", *lines]))
-    assert found.find(f"token-number-{MOST_TOKENS - 1:06}") is not None
-    assert found.find(f"token-number-{MOST_TOKENS:06}") is None
+    known_tokens, logged = passed_over(path, "\n".join(["bad: 3", *lines]))
+    assert known_tokens.find(f"token-number-{MOST_TOKENS - 1:06}") is not None
+    assert known_tokens.find(f"token-number-{MOST_TOKENS:06}") is None
     assert "1002: 'n1000': comes after 1000 holders" in "".join(logged)
 
 
 def test_token_of_a_surplus_holder_is_of_neither(path: Path) -> None:
     lines = [f"n{number}: {{access: read, token: token-number-{number:06}}}" for number in range(MOST_TOKENS)]
-    found, _ = passed_over(path, "\n".join([*lines, "last: {access: write, token: token-number-000000}"]))
-    assert found.find("token-number-000000") is None
+    known_tokens, _ = passed_over(path, "\n".join([*lines, "last: {access: write, token: token-number-000000}"]))
+    assert known_tokens.find("token-number-000000") is None
 
 
 _ACME = "access: write, token: another-23456789"
@@ -159,10 +159,12 @@ def test_holder_that_loses_its_tenants_is_no_operator(path: Path, holders: str) 
 def test_holder_with_a_mistake_is_passed_over_alone(path: Path, holders: str, reasons: list[str]) -> None:
     good = [yaml.safe_dump({name: TWO[name]}, default_flow_style=True, width=200) for name in TWO]
     ops, prom = (each.strip()[1:-1] for each in good)
-    found, logged = passed_over(path, f"{ops}\n{holders}\n{prom}\n")
-    assert found.find(WRITE) is not None
-    assert (found.find(READ) is None) == ("same token" in "".join(logged)), "a token of two holders is of neither"
-    assert found.find("another-23456789") is None
+    known_tokens, logged = passed_over(path, f"{ops}\n{holders}\n{prom}\n")
+    assert known_tokens.find(WRITE) is not None
+    assert (known_tokens.find(READ) is None) == ("same token" in "".join(logged)), (
+        "a token of two holders is of neither"
+    )
+    assert known_tokens.find("another-23456789") is None
     assert len(logged) == len(reasons)
     for line, reason in zip(logged, reasons, strict=True):
         assert line.startswith(reason)

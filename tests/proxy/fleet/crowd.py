@@ -87,7 +87,7 @@ class FleetCrowd:
 
     def _passed(self) -> list[int]:
         passed = [stream.usage.passed_messages for _, stream in self.streams]
-        return [one + other for one, other in zip(passed[:MANY], passed[MANY:], strict=True)]
+        return [messages + other for messages, other in zip(passed[:MANY], passed[MANY:], strict=True)]
 
     def _pass(self, seconds: float) -> None:
         """Let time pass in which all offer. No topic may pass more than its burst and its rate allow."""

@@ -34,6 +34,6 @@ class Defect:
 
 def errors_told(logs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the lines of a log that are errors, and say that each is the planted defect."""
-    told = [line for line in logs if line["log_level"] == "error"]
-    assert all(line["error"] == f"TypeError: {_TEXT}" for line in told)
-    return [line["event"] for line in told]
+    errors = [line for line in logs if line["log_level"] == "error"]
+    assert all(line["error"] == f"TypeError: {_TEXT}" for line in errors)
+    return [line["event"] for line in errors]

@@ -83,10 +83,10 @@ class LimitedProxy:
         elif not self.scheduler.pass_entry(stream, messages, size, now):
             self.scheduler.hold(stream, Entry(b"", messages, size, size, now), now)
 
-    def _waking(self, whose: Callable[[], Scheduler]) -> Callable[[Limiter, int], None]:
+    def _waking(self, scheduler: Callable[[], Scheduler]) -> Callable[[Limiter, int], None]:
         def wake_at(limiter: Limiter, at_ns: int) -> None:
             delay = max(0, at_ns - self.clock()) / 1e9
-            self.set_alarm(limiter, delay, lambda: whose().serve(limiter, self.clock()))
+            self.set_alarm(limiter, delay, lambda: scheduler().serve(limiter, self.clock()))
 
         return wake_at
 

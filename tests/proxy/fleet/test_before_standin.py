@@ -37,8 +37,8 @@ class Members:
             limits = {"tenants": {"acme": {"publish": {"messages": f"{RATE}/s"}}}}
             config = {"proxy_id": name, "limits": limits, "fleet": {"name": "front", "cycle": 0.05, "lease": 0.6}}
             self.running[name] = launch_sluice(self._folder / str(self._starts), f"pulsar://{self._broker}", config)
-        for one in self.running.values():
-            one.wait_ready()
+        for member in self.running.values():
+            member.wait_ready()
         self.wait_settled()
 
     def wait_settled(self) -> None:
@@ -47,16 +47,16 @@ class Members:
     def said(self, name: str) -> dict[str, Any]:
         """Return what a member says of its fleet; it says nothing while it ends."""
         try:
-            found: dict[str, Any] = self.running[name].get("/sluice/fleet")
+            answer: dict[str, Any] = self.running[name].get("/sluice/fleet")
         except AdminError:
             return {}
-        return found
+        return answer
 
     def coordinator(self) -> str:
         return next(name for name in self.running if self.said(name)["state"] == "leading")
 
     def share(self, name: str) -> float:
-        return float(sum(one["share"] for one in self.said(name).get("shares", ()) if one["limiter"] == LIMITER))
+        return float(sum(share["share"] for share in self.said(name).get("shares", ()) if share["limiter"] == LIMITER))
 
     def end(self, name: str) -> SluiceProcess:
         ended = self.running.pop(name)
@@ -69,11 +69,13 @@ class Members:
         os.kill(process.pid, number)
 
     def _is_settled(self) -> bool:
-        said = [self.said(name) for name in self.running]
+        answers = [self.said(name) for name in self.running]
         return (
-            len({one.get("coordinator") for one in said}) == 1
-            and all(one.get("members_known") == len(said) and one["state"] != "connecting" for one in said)
-            and all(one["policies"]["state"] == "in_step" for one in said)
+            len({answer.get("coordinator") for answer in answers}) == 1
+            and all(
+                answer.get("members_known") == len(answers) and answer["state"] != "connecting" for answer in answers
+            )
+            and all(answer["policies"]["state"] == "in_step" for answer in answers)
         )
 
     def _said(self) -> object:
@@ -83,10 +85,10 @@ class Members:
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     with running_broker() as (_, broker):
-        found = Members(tmp_path_factory.mktemp("fleet"), broker)
-        yield found
-        for name in list(found.running):
-            found.end(name)
+        fleet = Members(tmp_path_factory.mktemp("fleet"), broker)
+        yield fleet
+        for name in list(fleet.running):
+            fleet.end(name)
 
 
 @pytest.fixture
@@ -122,12 +124,12 @@ def is_equal(members: Members, names: tuple[str, ...]) -> bool:
 
 
 def test_members_share_one_limit_and_take_over_what_one_leaves(members: Members) -> None:
-    with closing(Load(members.running[NAMES[0]])) as one, closing(Load(members.running[NAMES[1]])) as other:
+    with closing(Load(members.running[NAMES[0]])) as first, closing(Load(members.running[NAMES[1]])) as other:
         began = time.monotonic()
-        for load in (one, other):
+        for load in (first, other):
             load.offer(2000)
         wait_for(lambda: is_equal(members, NAMES[:2]), told=lambda: [members.share(name) for name in NAMES])
-        passed = one.receipts + other.receipts
+        passed = first.receipts + other.receipts
         assert 0 < passed <= BURST + RATE * (time.monotonic() - began) + len(NAMES)
         members.end(NAMES[0])  # its client waits for it to come back
         wait_for(lambda: members.share(NAMES[1]) == 1)
@@ -143,7 +145,7 @@ def test_change_through_one_member_holds_in_all_and_later_ones(members: Members)
     members.start(NAMES[2])
     assert members.running[NAMES[2]].get(place)["limit"] == {"messages": 9}
     members.running[NAMES[2]].send("DELETE", place)
-    wait_for(lambda: all(one.get(place)["limit"] == {"messages": RATE} for one in members.running.values()))
+    wait_for(lambda: all(member.get(place)["limit"] == {"messages": RATE} for member in members.running.values()))
 
 
 def test_another_member_coordinates_when_the_coordinator_ends(members: Members) -> None:

@@ -109,7 +109,7 @@ class Member(LimitedProxy):
 
     def passed(self, of: Metered) -> tuple[int, int]:
         """Return the messages and bytes that these limits let pass, or would have."""
-        usages = [one.usage for one in self.seen if (one.scope.direction, one.scope.level) == of]
+        usages = [limiter.usage for limiter in self.seen if (limiter.scope.direction, limiter.scope.level) == of]
         return sum(usage.messages for usage in usages), sum(usage.size for usage in usages)
 
     def delivery_rate(self) -> Rate:
@@ -223,10 +223,10 @@ class World:
         using = [member for member in members if member.producers] or members  # nobody hears of others' values
         tenants = [member.tenant.messages for member in using if member.tenant.messages is not None]
         rates = {
-            TENANT: min(tenants, key=lambda one: one.per_second),
+            TENANT: min(tenants, key=lambda rate_: rate_.per_second),
             NAMESPACE: SIZE.size,
             # by what each of them has measured: the highest is the bound, though the lowest is to hold
-            DELIVERIES: max([member.delivery_rate() for member in members], key=lambda one: one.per_second),
+            DELIVERIES: max([member.delivery_rate() for member in members], key=lambda rate_: rate_.per_second),
         }
         for (of, unit), excess in self.excess.items():
             value = rates[of]

@@ -25,6 +25,6 @@ def test_brokers_get_the_fleets_present_token_or_the_proxys(tmp_path: Path) -> N
     assert auth is not None
     assert (reader.key, auth[1]()) == ("fleet.token_file", b"one"), "a connection reads no file, which may hang"
     take()
-    for found, expected in ((auth, ("token", b"two")), (own_auth(None, engine), ("basic", b"sluice:x"))):
-        assert found is not None
-        assert (found[0], found[1]()) == expected
+    for credentials, expected in ((auth, ("token", b"two")), (own_auth(None, engine), ("basic", b"sluice:x"))):
+        assert credentials is not None
+        assert (credentials[0], credentials[1]()) == expected

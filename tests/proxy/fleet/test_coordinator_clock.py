@@ -41,12 +41,12 @@ def test_clock_has_the_narrowest_bounds_until_it_is_stepped() -> None:
 
 @pytest.mark.parametrize("ahead_ns", [0, 37_000_000_000, -1_500_000_000])
 def test_a_change_of_a_share_tells_how_far_the_coordinators_clock_is_ahead(world: World, ahead_ns: int) -> None:
-    one, other = world.join(), world.join(ahead_ns=ahead_ns)
+    leader, other = world.join(), world.join(ahead_ns=ahead_ns)
     world.hub.links[1].delay_s = 0.01
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
-    assert {change.ahead_ns for change in one.told} == {(0, 0)}  # it coordinates
+    assert {change.ahead_ns for change in leader.told} == {(0, 0)}  # it coordinates
     for change in other.told:
         assert change.ahead_ns is not None
         ahead, within = change.ahead_ns

@@ -14,14 +14,14 @@ def causes(member: Proxy) -> list[str]:
 
 
 def shares(fleet: FleetService) -> tuple[str, str]:
-    found = fleet.shares_in_force()
-    return found.state, found.part
+    in_force = fleet.shares_in_force()
+    return in_force.state, in_force.part
 
 
 def test_a_member_that_is_answered_is_not_degraded(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    assert causes(one) == causes(other) == []
+    assert causes(leader) == causes(other) == []
     assert shares(other.fleet) == ("granted", "")
     assert other.fleet.shares_in_force().why == "as sluice-0 has granted them"
 
@@ -71,18 +71,19 @@ def test_member_cut_off_tells_its_part_and_last_coordinator(
 
 
 @pytest.mark.parametrize(
-    ("ahead_s", "told"), [(0, None), (0.9, None), (-3, "3.0 s ahead"), (3, "3.0 s behind"), (10**6, "more than a day")]
+    ("ahead_s", "reason"),
+    [(0, None), (0.9, None), (-3, "3.0 s ahead"), (3, "3.0 s behind"), (10**6, "more than a day")],
 )
-def test_a_clock_that_is_off_is_told(world: World, ahead_s: float, told: str | None) -> None:
+def test_a_clock_that_is_off_is_told(world: World, ahead_s: float, reason: str | None) -> None:
     world.join(ahead_ns=round(ahead_s * 1e9))
     other = world.join()
     world.run(3)
-    if told is None:
+    if reason is None:
         assert causes(other) == []
     else:
         [state] = other.fleet.degraded()
         assert state.cause == "fleet_clock"
-        assert told in state.reason
+        assert reason in state.reason
 
 
 def test_lost_messages_are_told_for_a_minute(world: World) -> None:
@@ -101,16 +102,16 @@ def test_lost_messages_are_told_for_a_minute(world: World) -> None:
 
 
 def test_members_with_other_limits_or_one_name_are_told(world: World) -> None:
-    one, other = world.join(), world.join(500)
+    leader, other = world.join(), world.join(500)
     world.run(10)
-    assert causes(one) == causes(other) == ["fleet_limits_differ"]
+    assert causes(leader) == causes(other) == ["fleet_limits_differ"]
     [state] = other.fleet.degraded()
     assert "in sluice-0; 1 limits" in state.reason
     assert "in sluice-1. " in state.reason
-    coordinator = one.fleet.coordinator
+    coordinator = leader.fleet.coordinator
     assert coordinator is not None
-    said = MemberReport("front", "sluice-0", 5, 1, 1, coordinator.epoch, introductions=list[Introduction]())
+    report = MemberReport("front", "sluice-0", 5, 1, 1, coordinator.epoch, introductions=list[Introduction]())
     for sequence in range(1, 40):
-        coordinator.hear(replace(said, sequence=sequence), world.loop.clock())
+        coordinator.hear(replace(report, sequence=sequence), world.loop.clock())
         world.run(0.25)
-    assert "fleet_names_taken_twice" in causes(one)
+    assert "fleet_names_taken_twice" in causes(leader)

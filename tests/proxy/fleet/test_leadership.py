@@ -21,16 +21,16 @@ def test_grants_that_take_long_to_make_come_the_less_often(world: World) -> None
     world.run(3)
     times = world.hub.granted_at[begun:]
     assert len(times) >= 3 / 0.25
-    assert min(later - one for one, later in pairwise(times)) >= 0.1 * 1e9
+    assert min(later - earlier for earlier, later in pairwise(times)) >= 0.1 * 1e9
 
 
 def test_a_coordinator_that_leaves_takes_no_share_from_the_others(world: World) -> None:
-    leaving, one, other = world.join(), world.join(), world.join()
+    leaving, successor, other = world.join(), world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    successor.offers = other.offers = True
     world.run(2)
     leaving.stop()
-    assert one.fleet.state == "leading"
+    assert successor.fleet.state == "leading"
     assert sum(world.run(4)) >= 0.99 * 4 * RATE
 
 
@@ -49,9 +49,9 @@ def test_what_was_dropped_stays_counted_though_the_leadership_ends(world: World)
 
 
 def test_confirmed_coordinator_goes_on_after_a_forged_epoch(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     forged = Grants("front", "forged", MOST_EPOCH, 2).encode()
     world.loop.run(lambda: [link.callbacks.on_grant(forged) for link in world.hub.links])
@@ -59,15 +59,15 @@ def test_confirmed_coordinator_goes_on_after_a_forged_epoch(world: World) -> Non
         world.run(0.5, most=BURST + RATE / 10)
         world.run(0.01)
         world.loop.run(lambda: world.hub.links[0].callbacks.on_confirmed(world.loop.clock()))
-    assert [proxy.fleet.member.coordinator for proxy in (one, other)] == ["sluice-0"] * 2
+    assert [proxy.fleet.member.coordinator for proxy in (leader, other)] == ["sluice-0"] * 2
     assert sum(world.run(2)) >= 0.99 * 2 * RATE
 
 
 def test_that_two_members_have_one_name_is_told_each_ten_seconds_at_most(world: World) -> None:
-    one, other = world.join(), world.join()
-    other.fleet.member.name = one.fleet.member.name
+    leader, other = world.join(), world.join()
+    other.fleet.member.name = leader.fleet.member.name
     with capture_logs() as logs:
         world.run(9)
-    said = [log for log in logs if log["log_level"] == "warning"]
-    assert [(log["member"], log["members"]) for log in said] == [("sluice-0", 2)]
-    assert "proxy_id of its own" in said[0]["event"]
+    warnings = [log for log in logs if log["log_level"] == "warning"]
+    assert [(log["member"], log["members"]) for log in warnings] == [("sluice-0", 2)]
+    assert "proxy_id of its own" in warnings[0]["event"]

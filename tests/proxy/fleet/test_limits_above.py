@@ -81,7 +81,7 @@ def run_of(limits: tuple[int, int], producers: int, later_s: float) -> tuple[lis
         members.append(Member(number, loop, hub, limits, producers))
         run(later_s)
     run(SETTLED_S)
-    begun, told = [member.passed for member in members], sum(member.changes() for member in members)
+    begun, changes_before = [member.passed for member in members], sum(member.changes() for member in members)
     run(LOOKED_AT_S)
     rates = [
         [(after - earlier) / LOOKED_AT_S for after, earlier in zip(member.passed, before, strict=True)]
@@ -89,7 +89,7 @@ def run_of(limits: tuple[int, int], producers: int, later_s: float) -> tuple[lis
     ]
     passed = sum(sum(member.passed) for member in members) - sum(map(sum, begun))
     assert passed >= 0.99 * limits[0] * LOOKED_AT_S
-    changes = sum(member.changes() for member in members) - told
+    changes = sum(member.changes() for member in members) - changes_before
     loop.close()
     return rates, changes
 

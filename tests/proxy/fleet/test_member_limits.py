@@ -17,9 +17,9 @@ def test_the_two_cores_mean_the_same_by_what_they_tell_each_other() -> None:
 
 
 def test_changes_of_shares_are_told_once_each_with_their_cause(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     world.hub.is_cut = True
     world.run(3)
@@ -42,9 +42,9 @@ def test_changes_of_shares_are_told_once_each_with_their_cause(world: World) -> 
 
 
 def test_that_a_member_is_cut_off_and_back_is_told_though_it_keeps_its_share(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     for link in world.hub.links:
         link.refused = True  # so others are cut off, too: each keeps an equal part
@@ -53,8 +53,8 @@ def test_that_a_member_is_cut_off_and_back_is_told_though_it_keeps_its_share(wor
     world.hub.is_cut = False
     world.run(1)
     for proxy in world.proxies:
-        told = [(change.cause, change.before, change.after) for change in proxy.told if change.cause == "isolated"]
-        assert told == [("isolated", 500_000, 500_000)]
+        changes = [(change.cause, change.before, change.after) for change in proxy.told if change.cause == "isolated"]
+        assert changes == [("isolated", 500_000, 500_000)]
         causes = [change.cause for change in proxy.told]
         assert causes[causes.index("isolated") + 1] == "rejoined"
         assert causes.count("rejoined") == 1
@@ -64,7 +64,7 @@ def test_demand_that_goes_up_and_down_far_below_the_limit_changes_shares_seldom(
     for _ in range(4):
         world.join()
     world.loop.advance(5)
-    random, told, seconds = Random(1), [len(proxy.told) for proxy in world.proxies], 10
+    random, counts, seconds = Random(1), [len(proxy.told) for proxy in world.proxies], 10
 
     def offer(proxy: Proxy) -> None:
         for _ in range(sum(random.random() < 0.1 for _ in range(10))):
@@ -76,23 +76,23 @@ def test_demand_that_goes_up_and_down_far_below_the_limit_changes_shares_seldom(
         world.loop.advance(0.01)
     assert all(60 * seconds <= proxy.passed <= 140 * seconds for proxy in world.proxies)  # a tenth of the limit each
     for proxy in world.proxies:
-        shown = {one.ppm for one in proxy.fleet.limits.granted()}
+        shown = {limit.ppm for limit in proxy.fleet.limits.granted()}
         assert shown == {limiter.shares[0] for limiter in proxy.registry.limiters.values()}  # what is in force
-    changes = [len(proxy.told) - before for proxy, before in zip(world.proxies, told, strict=True)]
+    changes = [len(proxy.told) - before for proxy, before in zip(world.proxies, counts, strict=True)]
     assert all(1 <= count <= 1.5 * seconds for count in changes)  # seven a second, if each grant were put in force
 
 
 def test_members_with_different_limits_are_named_at_both_ends_and_not_each_time(world: World) -> None:
-    one, other = world.join(), world.join(RATE // 10)
+    leader, other = world.join(), world.join(RATE // 10)
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     with capture_logs() as logs:
         world.run(3, most=BURST + RATE / 10)
-    said = [log for log in logs if log["log_level"] == "warning"]
-    assert {log["event"].split(":")[1] for log in said} == {
+    warnings = [log for log in logs if log["log_level"] == "warning"]
+    assert {log["event"].split(":")[1] for log in warnings} == {
         " another member has a lower limit, which holds",
         " members have different limits, and the lowest holds",
     }
-    assert len(said) == 2
-    assert all(log["limiter"] == "publish tenant acme" and log["in_force"] == "100/s, burst 100" for log in said)
-    assert next(log["own"] for log in said if "own" in log) == "1000/s, burst 100"
+    assert len(warnings) == 2
+    assert all(log["limiter"] == "publish tenant acme" and log["in_force"] == "100/s, burst 100" for log in warnings)
+    assert next(log["own"] for log in warnings if "own" in log) == "1000/s, burst 100"

@@ -46,8 +46,8 @@ class Member:
         return self.sluice.get(path)
 
     def stream(self) -> dict[str, Any]:
-        (found,) = self.sluice.streams(TOPIC)
-        return dict(found)
+        (stream,) = self.sluice.streams(TOPIC)
+        return dict(stream)
 
     def per_s(self) -> float:
         """Return the messages per second that hold the stream."""
@@ -82,18 +82,18 @@ class Member:
 @pytest.fixture(scope="module")
 def member(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Member]:
     with running_broker("--missing-namespace", "public/sluice") as (_, broker):
-        found = Member(tmp_path_factory.mktemp("member"), broker)
-        yield found
-        found.close()
+        member = Member(tmp_path_factory.mktemp("member"), broker)
+        yield member
+        member.close()
 
 
 def test_readiness_tells_the_state_and_stays_200(member: Member) -> None:
     assert member.text("/readyz") == (200, "ready\n")
     for path in ("/readyz?verbose", "/readyz?verbose=1"):
         status, text = member.text(path)
-        said = json.loads(text)
-        assert (status, said["ready"], said["problem"]) == (200, True, None)
-        (state,) = said["degraded"]
+        answer = json.loads(text)
+        assert (status, answer["ready"], answer["problem"]) == (200, True, None)
+        (state,) = answer["degraded"]
         assert state["cause"] == "fleet_not_formed"
         assert "at most 5 % of each shared limit (fleet.isolated: floor)" in state["reason"]
         assert "Namespace not found" in state["reason"]

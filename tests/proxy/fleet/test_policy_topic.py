@@ -55,8 +55,8 @@ class Member:
         self, broker: "Broker", name: str, *, ahead_ns: int | None = None, is_of_one_proxy: bool = True, **stored: str
     ) -> None:
         self.store = Store(None, is_alone=ahead_ns is not None)
-        said = [StoredChange(rate_key("publish", Setting.TENANT, name), None, body) for name, body in stored.items()]
-        self.store.write(said, ahead_ns or 1, "ann", "")
+        changes = [StoredChange(rate_key("publish", Setting.TENANT, name), None, body) for name, body in stored.items()]
+        self.store.write(changes, ahead_ns or 1, "ann", "")
         self.store._is_alone = False
         self.blocks = KeptBlocks(Blocklist((), Counters(), []))
         around = Around(lambda: (1, 2), lambda _changes, _now: None, handlers={PolicyKind.BLOCK: self.blocks})
@@ -74,8 +74,8 @@ class Member:
         return {key.name: body for key, body in self.store.policies()}
 
     async def set(self, key: PolicyKey, kept: str | None, expected: str = "") -> int:
-        said = Expected(key, frozenset({expected})) if expected else None
-        return await self.service.change({key: kept}, ANN, said)
+        condition = Expected(key, frozenset({expected})) if expected else None
+        return await self.service.change({key: kept}, ANN, condition)
 
 
 class Broker(ScriptedBroker):
@@ -84,10 +84,10 @@ class Broker(ScriptedBroker):
     at: Endpoint
 
     def forge(self, slot: str, sent: bytes, **more: Any) -> None:
-        said = MessageMetadata(producer_name="x", sequence_id=1, publish_time=1, partition_key=slot, **more)
-        said.uncompressed_size = len(sent)
-        metadata = said.SerializeToString()
-        self.publish(TOPIC, len(metadata).to_bytes(4) + metadata + sent)
+        metadata = MessageMetadata(producer_name="x", sequence_id=1, publish_time=1, partition_key=slot, **more)
+        metadata.uncompressed_size = len(sent)
+        encoded = metadata.SerializeToString()
+        self.publish(TOPIC, len(encoded).to_bytes(4) + encoded + sent)
 
 
 class World:
@@ -115,9 +115,9 @@ class World:
 async def world() -> AsyncIterator[World]:
     broker = Broker()
     broker.at = await broker.start()
-    found = World(broker)
-    yield found
-    for member in found.members:
+    world = World(broker)
+    yield world
+    for member in world.members:
         await member.topic.stop()
         await member.service.close()
     broker.stop()
@@ -363,10 +363,10 @@ async def test_what_a_store_cannot_take_is_tried_again(world: World, monkeypatch
     first, second = await world.two()
     write, failures = second.store.write, [StoreError("full"), StoreError("full")]
 
-    def fail(*said: Any) -> None:
+    def fail(*args: Any) -> None:
         if failures:
             raise failures.pop()
-        write(*said)
+        write(*args)
 
     monkeypatch.setattr(second.store, "write", fail)
     await first.set(KEY, rate(6))
@@ -455,17 +455,17 @@ async def test_what_is_shown(world: World) -> None:
     assert (shown["last"]["policy"], shown["last"]["who"], shown["last"]["member"]) == (str(KEY), "ann", "a")
     world.broker.forge("nothing", b"x")
     await until(lambda: second.topic.dropped["key"])
-    found = {
+    samples = {
         (sample.name, *sample.labels.values()): sample.value
         for family in metrics._policy_topic(second.topic)
         for sample in family.samples
     }
-    assert found["sluice_policy_topic_state", "in_step"] == 1
-    assert found["sluice_policy_topic_state", "away"] == 0
-    assert found["sluice_policy_topic_changes",] == 1
-    assert found["sluice_policy_topic_changes_bytes",] == second.topic.log.size > 300
-    assert found["sluice_policy_topic_messages_refused_total", "key"] == 1
-    assert found["sluice_policy_topic_messages_received_total",] == second.topic.counts.messages_in
+    assert samples["sluice_policy_topic_state", "in_step"] == 1
+    assert samples["sluice_policy_topic_state", "away"] == 0
+    assert samples["sluice_policy_topic_changes",] == 1
+    assert samples["sluice_policy_topic_changes_bytes",] == second.topic.log.size > 300
+    assert samples["sluice_policy_topic_messages_refused_total", "key"] == 1
+    assert samples["sluice_policy_topic_messages_received_total",] == second.topic.counts.messages_in
     answer = msgspec.json.decode(msgspec.json.encode(shown), type=PoliciesAnswer)
     head = top_view._policies_head(answer)
     assert head[0].startswith(f"policies: in step; 1 changes on {TOPIC}, at 0:")
@@ -543,8 +543,8 @@ async def test_what_cannot_be_read_here_is_told_and_does_not_fill_the_log(world:
             slots.append(slot_of(KEY, f"{number:016x}"))
             world.broker.forge(slots[-1], message(version=number + 1, body=f"{number}"))
             await until(lambda: first.topic.dropped["body"] == len(slots))
-    told = [each for each in lines if "cannot be read here" in each["event"]]
-    assert [each["first"] for each in told] == [[str(KEY)]] * len(world.members)
+    events = [each for each in lines if "cannot be read here" in each["event"]]
+    assert [each["first"] for each in events] == [[str(KEY)]] * len(world.members)
     [state] = first.topic.degraded()
     assert (state.cause, state.reason[:2]) == ("policies_not_in_force", "1 ")
 
@@ -560,9 +560,9 @@ async def test_authors_who_alternate_cost_as_many_writes_as_there_are_authors(
     world.members.append(member)
     write, written = member.store.write, list[int]()
 
-    def count(changes: Sequence[StoredChange], *said: Any) -> None:
+    def count(changes: Sequence[StoredChange], *rest: Any) -> None:
         written.append(len(changes))
-        write(changes, *said)
+        write(changes, *rest)
 
     monkeypatch.setattr(member.store, "write", count)
     await member.topic.start()
@@ -608,7 +608,7 @@ async def test_a_store_that_stays_full_is_named_and_neither_log_nor_memory_grows
     first, second = await world.two()
     tries: list[int] = []
 
-    def fail(*_said: Any) -> None:
+    def fail(*_args: Any) -> None:
         tries.append(1)
         raise StoreError("policies.store: /x: database or disk is full")
 

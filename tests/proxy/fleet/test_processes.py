@@ -37,13 +37,13 @@ def start(tmp_path: Path, broker: tuple[object, str]) -> Iterator[Start]:
             fleet = {"name": "front", "cycle": 0.05, "lease": 0.6}
             config = {"proxy_id": f"sluice-{number}", "policies": {"topic": "none"}, "fleet": fleet, **keys}
             running.append(launch_sluice(tmp_path / str(number), f"pulsar://{broker[1]}", config))
-        for one in running:
-            one.wait_ready()
+        for member in running:
+            member.wait_ready()
         return running
 
     yield launch
-    for one in running:
-        one.stop()
+    for member in running:
+        member.stop()
 
 
 def metric(sluice: SluiceProcess, name: str) -> float:
@@ -64,8 +64,8 @@ def test_members_with_different_limits_say_so(start: Start) -> None:
     having, lacking = start({"limits": LIMITS}, {})
     for sluice in (having, lacking):
         wait_for(partial(limit_sets, sluice))
-        sets = sorted(limit_sets(sluice), key=lambda one: one["limits"])
-        assert [(one["limits"], one["names"], one["is_here"]) for one in sets] == [
+        sets = sorted(limit_sets(sluice), key=lambda limit_set: limit_set["limits"])
+        assert [(limit_set["limits"], limit_set["names"], limit_set["is_here"]) for limit_set in sets] == [
             (0, ["sluice-1"], sluice is lacking),
             (1, ["sluice-0"], sluice is having),
         ]
@@ -82,12 +82,12 @@ def coordinates(member: SluiceProcess) -> bool:
 
 def test_two_members_of_one_name_are_reported(start: Start) -> None:
     members = start({"proxy_id": "twin"}, {"proxy_id": "twin"})
-    wait_for(lambda: any(coordinates(one) for one in members))
-    leader = next(one for one in members if coordinates(one))
+    wait_for(lambda: any(coordinates(member) for member in members))
+    leader = next(member for member in members if coordinates(member))
     wait_for(partial(metric, leader, "sluice_fleet_names_taken_twice"))
-    assert [one["has_twin"] for one in leader.get("/sluice/fleet")["members"]] == [True, True]
-    told = CliRunner().invoke(app, ["fleet", "--admin", leader.admin_url.removeprefix("http://")])
-    assert "several members have one name: twin; give each its own proxy_id" in told.output
+    assert [member["has_twin"] for member in leader.get("/sluice/fleet")["members"]] == [True, True]
+    shown = CliRunner().invoke(app, ["fleet", "--admin", leader.admin_url.removeprefix("http://")])
+    assert "several members have one name: twin; give each its own proxy_id" in shown.output
     wait_for(lambda: says(leader, "several members have one name"))
 
 
@@ -102,6 +102,6 @@ def test_a_member_without_its_broker_says_so(start: Start, broker: tuple[subproc
     wait_for(lambda: not shown()["coordinator"])
     state = shown()
     assert (state["state"], state["epoch"], state["last_coordinator"]) == ("connecting", 0, "sluice-0")
-    told = CliRunner().invoke(app, ["fleet", "--admin", alone.admin_url.removeprefix("http://")]).output
-    assert "coordinator: none is heard; sluice-0 answered last, " in told
-    assert "following" not in told
+    output = CliRunner().invoke(app, ["fleet", "--admin", alone.admin_url.removeprefix("http://")]).output
+    assert "coordinator: none is heard; sluice-0 answered last, " in output
+    assert "following" not in output

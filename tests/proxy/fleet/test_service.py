@@ -12,9 +12,9 @@ from tests.proxy.fleet.proxies import BURST, RATE, SECOND, World, bursts, poisso
 
 
 def test_all_members_together_pass_one_limit_and_share_it_equally(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)  # a new coordinator divides only what members bring, for two leases
-    one.offers = True
+    leader.offers = True
     world.run(0.25)
     alone = world.run(2)
     assert alone[0] >= 0.99 * 2 * RATE
@@ -38,7 +38,7 @@ def test_who_wants_less_than_its_part_gets_it_beside_one_that_wants_all(world, a
     world.run(2)
     passed = [0] * 4
     for _ in range(32):
-        passed = [one + more for one, more in zip(passed, world.run(0.25), strict=True)]
+        passed = [total + more for total, more in zip(passed, world.run(0.25), strict=True)]
         assert all(len(proxy.stream.held) <= most_held for proxy in proxies[:3])
     assert sum(passed) >= least * 8 * RATE
     for tokens, per_second in zip(passed, rates, strict=False):
@@ -46,9 +46,9 @@ def test_who_wants_less_than_its_part_gets_it_beside_one_that_wants_all(world, a
 
 
 def test_the_first_message_of_a_newcomer_never_waits(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = True
+    leader.offers = True
     world.run(1)
     other.offers = True
     world.loop.run(other.offer)
@@ -68,9 +68,9 @@ def test_demand_is_reported_at_once_and_once_for_several(world: World) -> None:
 
 
 def test_who_leaves_has_nothing_any_more_and_the_other_has_all_within_half_a_second(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     other.offers = False
     other.stop()
@@ -81,20 +81,20 @@ def test_who_leaves_has_nothing_any_more_and_the_other_has_all_within_half_a_sec
 
 @pytest.mark.parametrize("lost", [0, 1, 2, 3])
 def test_who_leaves_says_it_until_it_is_answered_and_three_times_at_most(world: World, lost: int) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     link, other.offers = world.hub.links[1], False
-    link.loses, told = lost, link.counts.messages_out
+    link.loses, sent = lost, link.counts.messages_out
     stopping = other.stop()
     world.run(0.02)
     assert stopping.done() == (lost == 0)
     world.run(0.48)
     assert stopping.done()
-    assert link.counts.messages_out - told == min(lost + 1, 3)
-    assert one.fleet.coordinator is not None
-    assert len(one.fleet.coordinator.members(world.loop.clock())) == (2 if lost == 3 else 1)
+    assert link.counts.messages_out - sent == min(lost + 1, 3)
+    assert leader.fleet.coordinator is not None
+    assert len(leader.fleet.coordinator.members(world.loop.clock())) == (2 if lost == 3 else 1)
 
 
 def test_who_is_cut_off_says_once_that_it_leaves_and_waits_for_nobody(world: World) -> None:
@@ -104,80 +104,80 @@ def test_who_is_cut_off_says_once_that_it_leaves_and_waits_for_nobody(world: Wor
     world.hub.is_cut = True
     world.run(3)
     world.hub.is_cut, world.hub.links[1].loses = False, 9
-    told = world.hub.links[1].counts.messages_out
+    sent = world.hub.links[1].counts.messages_out
     link = world.hub.links[1]
     stopping = other.stop()
     world.run(0.005)
     assert stopping.done()
-    assert link.counts.messages_out == told + 1
+    assert link.counts.messages_out == sent + 1
 
 
 def test_members_that_are_cut_off_keep_a_floor_and_share_again_when_they_are_heard(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     world.hub.is_cut = True
     world.run(3)
-    assert all(proxy.fleet.member.isolated and proxy.fleet.lease_ends == 1 for proxy in (one, other))
+    assert all(proxy.fleet.member.isolated and proxy.fleet.lease_ends == 1 for proxy in (leader, other))
     for passed in world.run(2):
         assert 0.98 * 0.025 * RATE <= passed / 2 <= 1.05 * 0.025 * RATE  # 5 % of an equal part of two
     world.hub.is_cut = False
     world.run(1, most=BURST + RATE / 10)
-    assert not one.fleet.member.isolated
+    assert not leader.fleet.member.isolated
     assert sum(world.run(2)) >= 0.99 * 2 * RATE
 
 
 @pytest.mark.parametrize("had_formed", [True, False])
 def test_a_cut_off_member_passes_its_part_of_a_changed_limit(world: World, *, had_formed: bool) -> None:
-    one, other = world.join(), world.join()
+    member, other = world.join(), world.join()
     world.hub.is_cut = not had_formed
     world.run(5)
-    one.offers = True
+    member.offers = True
     world.run(1)
     world.hub.is_cut = True
     world.run(3)
     part = 0.025 if had_formed else 0.05  # of an equal part of two; of the whole where the number is not known
     for rate_ in (RATE, 4 * RATE, RATE // 2, RATE):
-        for proxy in (one, other):
+        for proxy in (member, other):
             world.loop.run(proxy.reload, rate_)
         world.run(0.3)  # a cycle
-        (limiter,) = one.registry.limiters.values()
+        (limiter,) = member.registry.limiters.values()
         assert limiter.rates()[0] == rate(rate_, burst=BURST)
         passed, _ = world.run(2)
         assert 0.98 * part * rate_ <= passed / 2 <= 1.05 * part * rate_
 
 
 def test_forged_and_broken_messages_are_counted_and_change_nothing(world: World) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     for message in (b"", b"\xff" * 100, b"x" * (1 << 21)):
         for link in world.hub.links:
             world.loop.run(link.callbacks.on_grant, message)
             world.loop.run(link.callbacks.on_report, message)
-    assert one.fleet.dropped_messages()["oversized"] == 2
+    assert leader.fleet.dropped_messages()["oversized"] == 2
     assert other.fleet.dropped_messages()["malformed"] >= 1
     assert sum(world.run(2)) >= 0.99 * 2 * RATE
 
 
 @pytest.mark.parametrize("since", [1, 2**64 - 1])
 def test_forged_report_keeps_a_member_out_for_seconds_only(world: World, since: int) -> None:
-    one, other = world.join(), world.join()
+    leader, other = world.join(), world.join()
     world.run(5)
-    one.offers = other.offers = True
+    leader.offers = other.offers = True
     world.run(2)
     member = other.fleet.member
-    said = MemberReport("front", "", member.incarnation, 2**64 - 1, since, member.epoch)
-    world.loop.run(world.hub.links[0].callbacks.on_report, said.encode())
+    report = MemberReport("front", "", member.incarnation, 2**64 - 1, since, member.epoch)
+    world.loop.run(world.hub.links[0].callbacks.on_report, report.encode())
     world.run(15, most=float("inf"))  # for moments both have it
     world.excess = 0.0
     passed = world.run(5)
     assert sum(passed) >= 0.99 * 5 * RATE
     assert min(passed) >= 0.45 * 5 * RATE
-    assert one.fleet.coordinator is not None
-    assert len(one.fleet.coordinator.members(world.loop.clock())) == 2
+    assert leader.fleet.coordinator is not None
+    assert len(leader.fleet.coordinator.members(world.loop.clock())) == 2
 
 
 def test_who_hears_no_coordinator_follows_none_and_knows_which_was_the_last(world: World) -> None:

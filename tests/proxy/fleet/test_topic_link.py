@@ -125,11 +125,11 @@ class World:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    found = World()
-    yield found
-    for member in found.members:
+    world = World()
+    yield world
+    for member in world.members:
         await member.stop()
-    for broker in found.brokers:
+    for broker in world.brokers:
         broker.stop()
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
 
@@ -305,7 +305,7 @@ async def test_nothing_is_sent_by_a_producer_that_the_broker_has_not_opened_yet(
 
     broker.takes = take
     member = await world.join("a", at)
-    await until(lambda: {one.topic for one in asked} == {REPORTS, GRANTS} and broker.topic(GRANTS).consumers)
+    await until(lambda: {command.topic for command in asked} == {REPORTS, GRANTS} and broker.topic(GRANTS).consumers)
     assert member.link.state == "connecting"
     assert not member.link.report(b"r")
     assert member.link.counts.dropped["disconnected"] == 1
@@ -642,10 +642,10 @@ async def test_whatever_a_broker_says_members_share_again_when_it_does_what_it_i
     broker.takes = take
     for _ in range(200):
         for peer in random.sample(broker.peers, min(1, len(broker.peers))):
-            what = random.random()
-            if what < 0.02:
+            chance = random.random()
+            if chance < 0.02:
                 peer.transport.write(random.choice([b"\0\0\0\0", b"\0\0\0\x08\0\0\0\x04\xff\xff\xff\xff"]))
-            elif what < 0.9:
+            elif chance < 0.9:
                 peer.say(_anything(random, random.randrange(40)))
             else:
                 peer.deliver(random.randrange(20), random.randbytes(30), 1)
@@ -683,8 +683,8 @@ async def test_a_defect_is_told_and_counted_and_the_link_goes_on(
         member.grants.clear()
         await until(lambda: member.link.state == "leading" and member.grants)
     await until(lambda: member.link.report(b"r") and member.reports)
-    (told,) = errors_told(logs)
-    assert "defect of Sluice" in told
+    (error,) = errors_told(logs)
+    assert "defect of Sluice" in error
     assert member.link.counts.defects == 1
 
 

@@ -19,8 +19,8 @@ def signed(claims: dict[str, Any], key: Any = SECRET, algorithm: str = "HS256", 
 
 
 def public(key: Any, encoding: Encoding = Encoding.PEM) -> bytes:
-    found: bytes = key.public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
-    return found
+    encoded: bytes = key.public_key().public_bytes(encoding, PublicFormat.SubjectPublicKeyInfo)
+    return encoded
 
 
 def token_files(folder: Path, secret: bytes = SECRET) -> dict[str, Any]:

@@ -34,18 +34,18 @@ def test_a_key_is_named_as_pulsar_names_it(tmp_path: Path, form: str) -> None:
     section = token_files(tmp_path)
     path = section["token"]["secret_key"]
     source = form.format(path=path, base64=base64.b64encode(SECRET).decode())
-    found = authenticator({**section, "token": {"secret_key": source}})
-    assert found.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
+    verifier = authenticator({**section, "token": {"secret_key": source}})
+    assert verifier.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
 
 
 def test_a_token_may_fit_any_of_several_keys(tmp_path: Path) -> None:
     section = token_files(tmp_path)
     (tmp_path / "public.pem").write_bytes(public(RSA))
     section["token"]["public_key"] = str(tmp_path / "public.pem")
-    found = authenticator(section)
+    verifier = authenticator(section)
     for token in (signed({"sub": "billing"}), signed({"sub": "billing"}, RSA, "RS256")):
-        assert found.by_token(token) == Identity("billing", "token")
-    assert isinstance(found.by_token(signed({"sub": "billing"}, OTHER_SECRET)), NotProved)
+        assert verifier.by_token(token) == Identity("billing", "token")
+    assert isinstance(verifier.by_token(signed({"sub": "billing"}, OTHER_SECRET)), NotProved)
 
 
 def test_clocks_may_differ_as_configured(tmp_path: Path) -> None:
@@ -66,52 +66,52 @@ def test_what_sluice_shows_brokers_is_its_token_else_its_certificate(tmp_path: P
 
 def test_a_broken_file_changes_nothing_and_says_why(tmp_path: Path) -> None:
     section = token_files(tmp_path)
-    found = authenticator(section)
+    verifier = authenticator(section)
     (tmp_path / "secret.key").write_bytes(b"short")
     (tmp_path / "sluice.token").unlink()
     with pytest.raises(ConfigError) as refused:
-        read_again(found)
+        read_again(verifier)
     assert [problem.partition(": ")[0] for problem in refused.value.problems] == [
         "authentication.token.secret_key",
         "authentication.broker.token_file",
     ]
-    assert found.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
-    assert found.own == Credentials("token", signed({"sub": "sluice"}))
+    assert verifier.by_token(signed({"sub": "billing"})) == Identity("billing", "token")
+    assert verifier.own == Credentials("token", signed({"sub": "sluice"}))
 
 
 def test_changed_files_forget_the_tokens_proved_before(tmp_path: Path) -> None:
-    found = authenticator(token_files(tmp_path))
+    verifier = authenticator(token_files(tmp_path))
     token = signed({"sub": "billing"})
-    assert found.by_token(token) == Identity("billing", "token")
+    assert verifier.by_token(token) == Identity("billing", "token")
     token_files(tmp_path, OTHER_SECRET)
-    take = read_again(found)
-    assert found.by_token(token) == Identity("billing", "token")
+    take = read_again(verifier)
+    assert verifier.by_token(token) == Identity("billing", "token")
     take()
-    assert isinstance(found.by_token(token), NotProved)
+    assert isinstance(verifier.by_token(token), NotProved)
 
 
 def test_a_token_that_was_verified_is_remembered_until_it_expires(tmp_path: Path) -> None:
-    found = authenticator(token_files(tmp_path))
+    verifier = authenticator(token_files(tmp_path))
     now = [NOW]
-    found.now = lambda: now[0]
+    verifier.now = lambda: now[0]
     token = signed({"sub": "billing", "exp": NOW + 5})
-    assert found.by_token(token) is found.by_token(token)
+    assert verifier.by_token(token) is verifier.by_token(token)
     now[0] += 5
-    refusal = found.by_token(token)
+    refusal = verifier.by_token(token)
     assert isinstance(refusal, NotProved)
     assert "expired" in refusal.reason
 
 
 def test_of_verified_tokens_so_many_are_remembered(tmp_path: Path) -> None:
-    found = authenticator(token_files(tmp_path))
+    verifier = authenticator(token_files(tmp_path))
     for number in range(MOST_PROVED):
-        found._proved[b"%d" % number] = Identity("r", "token")
-    found.by_token(signed({"sub": "billing"}))
-    assert len(found._proved) == MOST_PROVED
+        verifier._proved[b"%d" % number] = Identity("r", "token")
+    verifier.by_token(signed({"sub": "billing"}))
+    assert len(verifier._proved) == MOST_PROVED
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "message"),
     [
         (
             {"token": {"secret_key": "/not/there"}},
@@ -123,13 +123,13 @@ def test_of_verified_tokens_so_many_are_remembered(tmp_path: Path) -> None:
         ({"basic": {"htpasswd": "/not/there"}}, "authentication.basic.htpasswd: /not/there: cannot be read: No such"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named_with_its_key(section: dict[str, Any], said: str) -> None:
+def test_a_file_that_cannot_be_used_is_named_with_its_key(section: dict[str, Any], message: str) -> None:
     (problem,) = problems({"mode": "terminate", **section})
-    assert problem.startswith(said)
+    assert problem.startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("section", "said"),
+    ("section", "message"),
     [
         ({"token": {"secret_key": "f"}}, "token is of no use in mode passthrough: write mode: terminate"),
         ({"mode": "passthrough", "tls": True}, "tls is of no use in mode passthrough"),
@@ -143,13 +143,13 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(section: dict[str, Any
     ],
 )
 def test_a_section_that_fits_not_together_says_key_and_remedy(
-    section: dict[str, Any], said: str, tmp_path: Path
+    section: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_text(yaml.safe_dump({"authentication": section}))
     with pytest.raises(ConfigError) as refused:
         load_config(path, {})
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems
+    assert any(message in problem for problem in refused.value.problems), refused.value.problems
 
 
 def test_no_error_shows_anything_of_a_key(tmp_path: Path) -> None:
@@ -186,18 +186,18 @@ def test_duplicated_key_ids_bound_nothing_and_are_tried_aside(tmp_path: Path) ->
     keys = [{"kty": "oct", "kid": "a", "k": base64.urlsafe_b64encode(secret).decode()} for secret in secrets]
     (tmp_path / "keys.json").write_text(json.dumps({"keys": keys}))
     pending = Pending()
-    found = authenticator(
+    verifier = authenticator(
         {"mode": "terminate", "token": {"jwks": str(tmp_path / "keys.json")}}, worker=lambda _name: pending
     )
-    said: list[Identity | NotProved] = []
+    decisions: list[Identity | NotProved] = []
     for token in (signed({"sub": "billing"}, kid="a"), signed({"sub": "eve"}, OTHER_SECRET, kid="a")):
-        found.verify_token(token, "192.0.2.7", said.append)
-    assert said == []
-    assert found.waiting == 2
+        verifier.verify_token(token, "192.0.2.7", decisions.append)
+    assert decisions == []
+    assert verifier.waiting == 2
     pending.go()
-    assert said[0] == Identity("billing", "token")
-    assert isinstance(said[1], NotProved)
-    assert found.waiting == 0
+    assert decisions[0] == Identity("billing", "token")
+    assert isinstance(decisions[1], NotProved)
+    assert verifier.waiting == 0
 
 
 def test_token_that_is_tried_while_keys_change_is_tried_again(tmp_path: Path) -> None:
@@ -205,25 +205,25 @@ def test_token_that_is_tried_while_keys_change_is_tried_again(tmp_path: Path) ->
     file, pending = tmp_path / "keys.json", Pending()
     file.write_text(json.dumps({"keys": [*keys, {"kty": "oct", "k": base64.urlsafe_b64encode(SECRET).decode()}]}))
     section = {"mode": "terminate", "token": {"jwks": str(file)}}
-    found = authenticator(section, worker=lambda _name: pending)
-    said: list[Identity | NotProved] = []
-    found.verify_token(signed({"sub": "billing"}), "192.0.2.7", said.append)
+    verifier = authenticator(section, worker=lambda _name: pending)
+    decisions: list[Identity | NotProved] = []
+    verifier.verify_token(signed({"sub": "billing"}), "192.0.2.7", decisions.append)
     file.write_text(json.dumps({"keys": keys}))
-    read_again(found)()
+    read_again(verifier)()
     pending.go()
-    assert len(said) == 1
-    assert isinstance(said[0], NotProved), "its key is gone"
+    assert len(decisions) == 1
+    assert isinstance(decisions[0], NotProved), "its key is gone"
 
 
 def test_reload_takes_all_users_but_those_of_bad_lines(tmp_path: Path) -> None:
     file = tmp_path / "htpasswd"
     file.write_text(f"alice:{HASHES['sha1']}\nbob:{HASHES['sha1']}\n")
     file.chmod(0o600)
-    found = authenticator({"mode": "terminate", "basic": {"htpasswd": str(file)}})
+    verifier = authenticator({"mode": "terminate", "basic": {"htpasswd": str(file)}})
     file.write_text(f"# two\nalice:plain\ncarol:{HASHES['sha1']}\n")
     with capture_logs() as lines:
-        read_again(found)()
-    assert set(found._passwords._users) == {"carol"}
+        read_again(verifier)()
+    assert set(verifier._passwords._users) == {"carol"}
     assert [(line["log_level"], line["key"], line["file"], line["reason"][:7]) for line in lines] == [
         ("warning", "authentication.basic.htpasswd", str(file), "line 2:")
     ]

@@ -43,7 +43,7 @@ def test_each_kind_of_hash_is_right_for_its_password_alone(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (b"", "names no user"),
         (b"# nobody\n", "names no user"),
@@ -59,10 +59,10 @@ def test_each_kind_of_hash_is_right_for_its_password_alone(kind: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "it",
 )
-def test_a_file_that_cannot_be_used_says_which_line_and_shows_no_hash(content: bytes, said: str) -> None:
+def test_a_file_that_cannot_be_used_says_which_line_and_shows_no_hash(content: bytes, reason: str) -> None:
     with pytest.raises(PasswordFileError) as refused:
         read_htpasswd(content)
-    assert any(said in problem for problem in refused.value.problems)
+    assert any(reason in problem for problem in refused.value.problems)
     assert "$2" not in str(refused.value)
 
 
@@ -131,15 +131,15 @@ class Desk:
         self.passwords = Passwords(self.users, self.checks, self.clock)
 
     def say(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> list[PasswordVerdict]:
-        said: list[PasswordVerdict] = []
-        self.passwords.check(user, password.encode(), address, said.append)
-        return said
+        verdicts: list[PasswordVerdict] = []
+        self.passwords.check(user, password.encode(), address, verdicts.append)
+        return verdicts
 
     def check(self, password: str, user: str = "alice", address: str = "192.0.2.7") -> PasswordVerdict:
-        said = self.say(password, user, address)
+        verdicts = self.say(password, user, address)
         self.worker.go()
-        assert len(said) == 1, "each is told once"
-        return said[0]
+        assert len(verdicts) == 1, "each is told once"
+        return verdicts[0]
 
 
 def test_a_right_password_is_checked_once_and_then_remembered_for_a_minute() -> None:
@@ -186,10 +186,10 @@ def test_an_unknown_user_costs_as_much_as_a_known_one() -> None:
 
 def test_clients_that_say_the_same_wait_for_one_check() -> None:
     desk = Desk()
-    said = [desk.say("geheim", address=f"192.0.2.{number}") for number in range(200)]
+    verdicts = [desk.say("geheim", address=f"192.0.2.{number}") for number in range(200)]
     assert len(desk.checks) == len(desk.worker.waiting) == 1
     desk.worker.go()
-    assert said == [[PasswordVerdict.RIGHT]] * 200
+    assert verdicts == [[PasswordVerdict.RIGHT]] * 200
 
 
 def test_few_may_wait_and_of_one_address_fewer() -> None:
@@ -209,16 +209,16 @@ def test_few_may_wait_and_of_one_address_fewer() -> None:
 def test_an_address_that_guesses_has_few_guesses_checked_and_hinders_no_other() -> None:
     desk = Desk()
     assert desk.check("other", "bob") is PasswordVerdict.RIGHT
-    said = [desk.check(f"guess {guess}") for guess in range(1000)]
-    assert said.count(PasswordVerdict.WRONG) == desk.worker.done - 1 == WRONG_ONES.burst
-    assert said.count(PasswordVerdict.BUSY) == 1000 - WRONG_ONES.burst
+    verdicts = [desk.check(f"guess {guess}") for guess in range(1000)]
+    assert verdicts.count(PasswordVerdict.WRONG) == desk.worker.done - 1 == WRONG_ONES.burst
+    assert verdicts.count(PasswordVerdict.BUSY) == 1000 - WRONG_ONES.burst
     assert desk.check("geheim", address="192.0.2.8") is PasswordVerdict.RIGHT
     assert desk.check("other", "bob") is PasswordVerdict.RIGHT, (
         "what it has shown before is remembered, and costs nothing"
     )
     desk.clock.now += 10 * 1_000_000_000
-    said = [desk.check(f"another {guess}") for guess in range(1000)]
-    assert said.count(PasswordVerdict.WRONG) == WRONG_ONES.burst
+    verdicts = [desk.check(f"another {guess}") for guess in range(1000)]
+    assert verdicts.count(PasswordVerdict.WRONG) == WRONG_ONES.burst
 
 
 def test_a_password_is_at_most_as_long_as_bcrypt_reads_and_longer_ones_cost_nothing() -> None:
@@ -240,33 +240,33 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 async def test_the_loop_goes_on_while_a_password_is_checked() -> None:
-    worker, told, may_end = OneThread("passwords"), asyncio.Event(), threading.Event()
+    worker, answered, may_end = OneThread("passwords"), asyncio.Event(), threading.Event()
     threads: list[str] = []
 
     def slow() -> bool:
         threads.append(threading.current_thread().name)
         return may_end.wait(10)
 
-    found: list[bool | None] = []
+    answers: list[bool | None] = []
 
     def then(is_right: bool | None) -> None:  # noqa: FBT001 - as a worker tells it
-        found.append(is_right)
-        told.set()
+        answers.append(is_right)
+        answered.set()
 
     worker(slow, then)
     await asyncio.sleep(0)
-    assert not found, "nobody waited for it"
+    assert not answers, "nobody waited for it"
     may_end.set()
-    await asyncio.wait_for(told.wait(), PATIENCE_S)
-    assert found == [True]
+    await asyncio.wait_for(answered.wait(), PATIENCE_S)
+    assert answers == [True]
     assert threads == ["passwords"]
 
 
 async def test_whatever_a_check_raises_proves_nothing() -> None:
-    told = asyncio.get_running_loop().create_future()
+    answer = asyncio.get_running_loop().create_future()
 
     def broken() -> bool:
         raise RuntimeError("a library's mistake")
 
-    OneThread("passwords")(broken, told.set_result)
-    assert await asyncio.wait_for(told, PATIENCE_S) is None
+    OneThread("passwords")(broken, answer.set_result)
+    assert await asyncio.wait_for(answer, PATIENCE_S) is None

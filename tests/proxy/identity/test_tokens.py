@@ -51,14 +51,14 @@ def part(value: Any) -> bytes:
 
 def by_hand(header: Any, claims: Any, secret: bytes = SECRET) -> bytes:
     """A token whose HMAC is right, whatever its parts say."""
-    said = part(header) + b"." + part(claims)
-    return said + b"." + part(hmac.digest(secret, said, hashlib.sha256))
+    signing_input = part(header) + b"." + part(claims)
+    return signing_input + b"." + part(hmac.digest(secret, signing_input, hashlib.sha256))
 
 
 @pytest.mark.parametrize("algorithm", ["HS256", "HS384", "HS512"])
 def test_a_secret_verifies_what_it_signed(algorithm: str) -> None:
-    found = BY_SECRET.verify(signed({"sub": "billing", "exp": NOW + 5}, algorithm=algorithm), NOW)
-    assert found == Identity("billing", "token", NOW + 5)
+    identity = BY_SECRET.verify(signed({"sub": "billing", "exp": NOW + 5}, algorithm=algorithm), NOW)
+    assert identity == Identity("billing", "token", NOW + 5)
 
 
 @pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
@@ -98,7 +98,7 @@ def test_the_text_of_a_secret_in_base64_is_one_too_as_pulsar_takes_a_file() -> N
 
 
 @pytest.mark.parametrize(
-    ("token", "said"),
+    ("token", "reason"),
     [
         (part({"alg": "none"}) + b"." + part({"sub": "eve"}) + b".", "alg 'none'"),
         (by_hand({"alg": "None"}, {"sub": "eve"}), "alg 'None'"),
@@ -137,8 +137,8 @@ def test_the_text_of_a_secret_in_base64_is_one_too_as_pulsar_takes_a_file() -> N
     ],
     ids=without_keys,
 )
-def test_everything_else_is_refused_with_the_reason(token: bytes, said: str) -> None:
-    assert said in why(token)
+def test_everything_else_is_refused_with_the_reason(token: bytes, reason: str) -> None:
+    assert reason in why(token)
 
 
 def test_no_reason_shows_anything_of_a_signature() -> None:
@@ -183,7 +183,7 @@ def test_clocks_may_differ_by_the_allowed_skew(claims: dict[str, float], fits: b
 
 
 @pytest.mark.parametrize(
-    ("audience", "said", "fits"),
+    ("audience", "claim", "fits"),
     [
         (None, None, True),
         (None, "other", True),
@@ -195,9 +195,9 @@ def test_clocks_may_differ_by_the_allowed_skew(claims: dict[str, float], fits: b
         ("sluice", {"sluice": 1}, False),
     ],
 )
-def test_a_token_is_for_its_audience(audience: str | None, said: Any, fits: bool) -> None:  # noqa: FBT001 - a column
+def test_a_token_is_for_its_audience(audience: str | None, claim: Any, fits: bool) -> None:  # noqa: FBT001 - a column
     verifier = TokenVerifier(secret_keys(SECRET), audience=audience)
-    token = by_hand({"alg": "HS256"}, {"sub": "billing"} | ({} if said is None else {"aud": said}))
+    token = by_hand({"alg": "HS256"}, {"sub": "billing"} | ({} if claim is None else {"aud": claim}))
     if fits:
         assert verifier.verify(token, NOW).role == "billing"
     else:
@@ -213,8 +213,8 @@ def jwk(key: Any, **more: Any) -> dict[str, Any]:
     if isinstance(key, bytes):
         return {"kty": "oct", "k": part(key).decode(), **more}
     kind = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
-    found: dict[str, Any] = kind.to_jwk(key.public_key(), as_dict=True)
-    return {**found, **more}
+    fields: dict[str, Any] = kind.to_jwk(key.public_key(), as_dict=True)
+    return {**fields, **more}
 
 
 def as_base64(number: int) -> str:
@@ -268,12 +268,12 @@ _UNUSABLE = _unusable()
 
 def test_keys_after_the_most_that_are_served_are_passed_over() -> None:
     """A key that was taken out verifies nothing, though there are too many others: the set is no mistake as a whole."""
-    said: list[str] = []
+    texts: list[str] = []
     ids = [str(number) for number in range(MOST_KEYS + 2)]
-    keys = jwks_keys(jwks(*(jwk(SECRET, kid=each) for each in ids)), said.append)
+    keys = jwks_keys(jwks(*(jwk(SECRET, kid=each) for each in ids)), texts.append)
     assert [key.key_id for key in keys] == ids[:MOST_KEYS]
-    assert [text.partition(":")[0] for text in said] == ["key 101 (kid '100')", "key 102 (kid '101')"]
-    assert "comes after 100 keys" in said[0]
+    assert [text.partition(":")[0] for text in texts] == ["key 101 (kid '100')", "key 102 (kid '101')"]
+    assert "comes after 100 keys" in texts[0]
 
 
 def test_largest_rsa_key_and_exponent_are_served() -> None:
@@ -281,14 +281,14 @@ def test_largest_rsa_key_and_exponent_are_served() -> None:
     assert key.algorithms == ("RS256", "RS384", "RS512")
 
 
-@pytest.mark.parametrize("what", _UNUSABLE)
-def test_unusable_key_of_a_set_is_passed_over_alone(what: str) -> None:
-    key, reason = _UNUSABLE[what]
+@pytest.mark.parametrize("flaw", _UNUSABLE)
+def test_unusable_key_of_a_set_is_passed_over_alone(flaw: str) -> None:
+    key, reason = _UNUSABLE[flaw]
     named = {**key, "kid": "its-name"} if isinstance(key, dict) and "kid" not in key else key
-    said: list[str] = []
-    keys = jwks_keys(json.dumps({"keys": [jwk(P256, kid="a"), named, jwk(SECRET, kid="b")]}).encode(), said.append)
+    texts: list[str] = []
+    keys = jwks_keys(json.dumps({"keys": [jwk(P256, kid="a"), named, jwk(SECRET, kid="b")]}).encode(), texts.append)
     assert [key.key_id for key in keys] == ["a", "b"]
-    (text,) = said
+    (text,) = texts
     assert text.startswith("key 2 (kid 'its-name'): " if named is not key else "key 2")
     assert reason in text
     with pytest.raises(KeyFileError, match="has no key that can be used; key 1"):
@@ -301,7 +301,7 @@ def test_a_private_key_in_a_set_verifies_as_its_public_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (b"", "no JSON Web Key Set"),
         (b"{}", "no JSON Web Key Set"),
@@ -311,14 +311,14 @@ def test_a_private_key_in_a_set_verifies_as_its_public_one() -> None:
     ],
     ids=without_keys,
 )
-def test_a_key_set_that_cannot_be_used_says_why(content: bytes, said: str) -> None:
+def test_a_key_set_that_cannot_be_used_says_why(content: bytes, reason: str) -> None:
     with pytest.raises(KeyFileError) as refused:
         jwks_keys(content)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (b"", "32 bytes or more"),
         (b"short", "32 bytes or more"),
@@ -326,17 +326,17 @@ def test_a_key_set_that_cannot_be_used_says_why(content: bytes, said: str) -> No
     ],
     ids=without_keys,
 )
-def test_a_secret_that_cannot_be_used_says_why(content: bytes, said: str) -> None:
+def test_a_secret_that_cannot_be_used_says_why(content: bytes, reason: str) -> None:
     with pytest.raises(KeyFileError) as refused:
         secret_keys(content)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
 
 
 PRIVATE = RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "reason"),
     [
         (b"", "no public key"),
         (b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "no public key"),
@@ -347,10 +347,10 @@ PRIVATE = RSA.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     ],
     ids=without_keys,
 )
-def test_a_public_key_that_cannot_be_used_says_why(content: bytes, said: str) -> None:
+def test_a_public_key_that_cannot_be_used_says_why(content: bytes, reason: str) -> None:
     with pytest.raises(KeyFileError) as refused:
         public_keys(content)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
 
 
 GENUINE = [signed({"sub": "billing"}), signed({"sub": "billing", "exp": NOW + 5, "nbf": 1})]
@@ -373,20 +373,22 @@ JSON = st.recursive(
 def test_bytes_that_nobody_signed_are_refused_and_nothing_else_happens(token: bytes) -> None:
     for verifier in (BY_SECRET, BY_RSA):
         try:
-            found = verifier.verify(token, NOW)
+            identity = verifier.verify(token, NOW)
         except RefusedTokenError:
             continue
-        assert found.role == "billing", "only what was changed behind the last bits of a signature is still its token"
+        assert identity.role == "billing", (
+            "only what was changed behind the last bits of a signature is still its token"
+        )
         assert token.rpartition(b".")[0] in {genuine.rpartition(b".")[0] for genuine in GENUINE}
 
 
 @given(JSON, JSON)
 def test_whatever_a_signer_writes_is_a_role_or_refused(header: Any, claims: Any) -> None:
-    said = {"alg": "HS256", **header} if isinstance(header, dict) else header
+    jose_header = {"alg": "HS256", **header} if isinstance(header, dict) else header
     try:
-        found = BY_SECRET.verify(by_hand(said, claims), NOW)
+        identity = BY_SECRET.verify(by_hand(jose_header, claims), NOW)
     except RefusedTokenError:
         return
-    assert isinstance(found.role, str)
-    assert 0 < len(found.role) <= MOST_ROLE
-    assert found.expires_at is None or found.expires_at > NOW
+    assert isinstance(identity.role, str)
+    assert 0 < len(identity.role) <= MOST_ROLE
+    assert identity.expires_at is None or identity.expires_at > NOW

@@ -52,8 +52,8 @@ async def test_a_broker_s_time_is_compared(offset_s: int, least: float, most: fl
 
     async with fake_broker(handler) as broker, front(broker.url) as sluice:
         assert sluice.admin.forwarder is not None
-        found = await sluice.admin.forwarder.broker.clocks_ahead_s()
-        ahead_s = found[broker.url]
+        clocks = await sluice.admin.forwarder.broker.clocks_ahead_s()
+        ahead_s = clocks[broker.url]
         assert isinstance(ahead_s, float)
         assert least <= ahead_s <= most
 
@@ -64,8 +64,8 @@ async def test_a_broker_that_says_no_time_is_named() -> None:
 
     async with fake_broker(handler) as broker, front(broker.url) as sluice:
         assert sluice.admin.forwarder is not None
-        found = await sluice.admin.forwarder.broker.clocks_ahead_s()
-        assert found[broker.url] == "its answer has no date"
+        clocks = await sluice.admin.forwarder.broker.clocks_ahead_s()
+        assert clocks[broker.url] == "its answer has no date"
 
 
 async def test_a_broker_that_is_slow_to_say_its_time_is_named() -> None:
@@ -78,10 +78,10 @@ async def test_a_broker_that_is_slow_to_say_its_time_is_named() -> None:
 
     async with fake_broker(handler) as broker, front(broker.url) as sluice:
         assert sluice.admin.forwarder is not None
-        found = asyncio.ensure_future(sluice.admin.forwarder.broker.clocks_ahead_s())
+        task = asyncio.ensure_future(sluice.admin.forwarder.broker.clocks_ahead_s())
         await asked.wait()
         await later(CLOCK_S)
-        assert await found == {broker.url: "no answer within 3 s"}
+        assert await task == {broker.url: "no answer within 3 s"}
 
 
 async def test_each_configured_broker_is_asked_for_its_time() -> None:
@@ -95,11 +95,11 @@ async def test_each_configured_broker_is_asked_for_its_time() -> None:
         front(broker.url, brokers=[f"127.0.0.1:{port_of(other)}", "*.example:8080"], broker=at) as sluice,
     ):
         assert sluice.admin.forwarder is not None
-        found = await sluice.admin.forwarder.broker.clocks_ahead_s()
+        clocks = await sluice.admin.forwarder.broker.clocks_ahead_s()
         at_names = [f"http://{host}:{port_of(broker)}" for host in ("localhost", "nowhere.invalid")]
-        assert list(found) == [broker.url, other.url, *at_names]
-        assert "nowhere.invalid" in str(found[at_names[1]])
-        assert all(isinstance(found[url], float) for url in (broker.url, other.url, at_names[0]))
+        assert list(clocks) == [broker.url, other.url, *at_names]
+        assert "nowhere.invalid" in str(clocks[at_names[1]])
+        assert all(isinstance(clocks[url], float) for url in (broker.url, other.url, at_names[0]))
 
 
 @pytest.mark.parametrize("status", [307, 308])
@@ -302,11 +302,13 @@ async def test_a_broker_that_does_not_take_sluices_token_is_no_fault_of_the_call
         assert sluice.outcomes == {"token": 1}
 
 
-@pytest.mark.parametrize(("content", "what"), [("", "must hold one token"), (None, "cannot be read: No such file")])
-async def test_a_token_that_cannot_be_used_is_told_at_the_start(tmp_path: Path, content: str | None, what: str) -> None:
+@pytest.mark.parametrize(("content", "problem"), [("", "must hold one token"), (None, "cannot be read: No such file")])
+async def test_a_token_that_cannot_be_used_is_told_at_the_start(
+    tmp_path: Path, content: str | None, problem: str
+) -> None:
     if content is not None:
         (tmp_path / "token").write_text(content)
-    with pytest.raises(ConfigError, match=f"admin_forward.token: .*token: {what}"):
+    with pytest.raises(ConfigError, match=f"admin_forward.token: .*token: {problem}"):
         async with front("http://127.0.0.1:1", token=tmp_path / "token"):
             pass
 

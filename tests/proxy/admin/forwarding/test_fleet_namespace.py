@@ -13,10 +13,10 @@ from tests.proxy.admin.forwarding.fake_broker import fake_broker
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "event"),
     [(204, "was missing, and is made"), (409, "its topics are not: create them"), (403, "does not make the namespace")],
 )
-async def test_the_namespace_is_made_with_sluice_s_token(tmp_path: Path, status: int, said: str) -> None:
+async def test_the_namespace_is_made_with_sluice_s_token(tmp_path: Path, status: int, event: str) -> None:
     async def answer(_request: web.Request) -> web.Response:
         return web.Response(status=status)
 
@@ -31,7 +31,7 @@ async def test_the_namespace_is_made_with_sluice_s_token(tmp_path: Path, status:
     assert (asked.method, asked.target, asked.body) == ("PUT", "/admin/v2/namespaces/public/sluice", b"")
     assert asked.headers["Authorization"] == "Bearer secret"
     assert [(log["log_level"], log["namespace"]) for log in logs] == [("warning", "public/sluice")]
-    assert said in logs[0]["event"]
+    assert event in logs[0]["event"]
 
 
 async def test_an_admin_that_is_not_reached_is_logged() -> None:

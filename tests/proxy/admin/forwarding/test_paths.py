@@ -21,7 +21,7 @@ def test_plain_paths_pass(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "what"),
+    ("target", "mistake"),
     [
         ("/admin/", "without / or ; at its end"),
         ("/admin/v2/a/../b", ". and .."),
@@ -36,8 +36,8 @@ def test_plain_paths_pass(target: str) -> None:
         ("/admin/namespaces/a/c/b/dispatchRate", "neither here nor through here"),
     ],
 )
-def test_what_a_broker_may_take_for_another_path_does_not(target: str, what: str) -> None:
-    assert what in (why_not(target) or "")
+def test_what_a_broker_may_take_for_another_path_does_not(target: str, mistake: str) -> None:
+    assert mistake in (why_not(target) or "")
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ def test_an_authority_that_cannot_be_used_is_told(tmp_path: Path, content: str |
     used = config(admin_forward={"url": "https://broker:8443", "ca": file})
     with pytest.raises(ConfigError) as raised:
         BrokerAdmin(used)
-    [told] = raised.value.problems
-    assert told.startswith(f"admin_forward.ca: {file}: {problem}")
+    [message] = raised.value.problems
+    assert message.startswith(f"admin_forward.ca: {file}: {problem}")
 
 
 def test_a_token_stands_in_one_line(tmp_path: Path) -> None:

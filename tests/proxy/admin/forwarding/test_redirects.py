@@ -41,12 +41,12 @@ def test_what_is_no_redirect_is_an_answer(status: int) -> None:
     ],
 )
 def test_the_next_address_is_kept_byte_for_byte(location: str, url: str) -> None:
-    found = asked(307, Location=location)
-    assert str(found) == url
+    target = asked(307, Location=location)
+    assert str(target) == url
 
 
 @pytest.mark.parametrize(
-    ("location", "what"),
+    ("location", "problem"),
     [
         ("http://broker-3:8080/admin/x", "to broker-3:8080, which is not allowed; if it is a broker of yours, name it"),
         ("http://broker-2:8081/admin/x", "to broker-2:8081, which is not allowed"),
@@ -58,10 +58,10 @@ def test_the_next_address_is_kept_byte_for_byte(location: str, url: str) -> None
         ("", "with status 307, which cannot be followed"),
     ],
 )
-def test_where_the_token_may_not_go_nothing_goes(location: str, what: str) -> None:
+def test_where_the_token_may_not_go_nothing_goes(location: str, problem: str) -> None:
     with pytest.raises(ForwardError) as raised:
         asked(307, Location=location)
-    assert what in str(raised.value)
+    assert problem in str(raised.value)
     assert raised.value.status == 502
 
 

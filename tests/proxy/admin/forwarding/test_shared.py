@@ -82,8 +82,8 @@ async def test_what_the_broker_does_not_say_is_not_left_out_in_silence(
         return web.Response(status=status, text=text)
 
     broker.handler = handler
-    found, reason = await sluice.reason("GET", f"{ALL}/values")
-    assert found == (403 if status == 403 else 502)
+    code, reason = await sluice.reason("GET", f"{ALL}/values")
+    assert code == (403 if status == 403 else 502)
     assert reason.startswith(f"GET {ALL}/values: {broker.url}{ALL}/values: ")
 
 
@@ -106,9 +106,9 @@ async def test_loop_reads_no_long_list_of_a_broker(
 
     monkeypatch.setattr(typed_json, "decode", decode)
     broker.handler = handler
-    found = await ask(sluice, path)
-    assert isinstance(found, list | dict)
-    assert [name for name in found if name.startswith("key")] == names
+    answer = await ask(sluice, path)
+    assert isinstance(answer, list | dict)
+    assert [name for name in answer if name.startswith("key")] == names
     assert read_on_loop == []
 
 

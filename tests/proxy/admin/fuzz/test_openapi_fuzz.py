@@ -30,7 +30,7 @@ def test_every_answer_is_one_that_the_page_tells(tmp_path: Path) -> None:
     blocks = [{"address": "10.0.0.0/8"}]
     chosen = _SAME if settings().derandomize else _OTHERS
     with live_admin(tmp_path / "policies.db", admin_access=UNHURRIED, limits=_LIMITS, blocks=blocks) as live:
-        found = subprocess.run(
+        process = subprocess.run(
             [
                 *(sys.executable, "-m", "schemathesis.cli", "--config-file", _SETTINGS, "run"),
                 *(f"{live.url}/sluice/openapi.json", *chosen),
@@ -42,6 +42,6 @@ def test_every_answer_is_one_that_the_page_tells(tmp_path: Path) -> None:
             timeout=600,
             check=False,
         )
-        assert found.returncode == 0, found.stdout + found.stderr
-        assert "Tested: 0" not in found.stdout
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert "Tested: 0" not in process.stdout
         assert live.state().changes > 100, "it does reach what is behind the handlers' checks"

@@ -226,15 +226,15 @@ def test_a_limit_that_is_taken_is_read_back_and_what_is_shown_can_be_set(
     if put.status != 200:
         return
     assert check(live, "GET", path) == put
-    said = json.loads(put.body)["limit"]
-    assert said.keys() <= (limit or {}).keys()
-    again = check(live, "PUT", path, json.dumps(said or None).encode(), **_JSON)
-    assert json.loads(again.body)["limit"] == said
+    shown = json.loads(put.body)["limit"]
+    assert shown.keys() <= (limit or {}).keys()
+    again = check(live, "PUT", path, json.dumps(shown or None).encode(), **_JSON)
+    assert json.loads(again.body)["limit"] == shown
     exported = json.loads(check(live, "GET", "/sluice/policies?format=json").body)
     assert len(exported["limits"]) == len(live.state().in_force.limits.values)
     wanted = yaml.safe_load(check(live, "GET", "/sluice/policies").body)
-    told = json.loads(check(live, "PUT", "/sluice/policies?dry_run=1", json.dumps(wanted).encode(), **_JSON).body)
-    assert told["changes"] == [], "what is exported is what holds"
+    answer = json.loads(check(live, "PUT", "/sluice/policies?dry_run=1", json.dumps(wanted).encode(), **_JSON).body)
+    assert answer["changes"] == [], "what is exported is what holds"
     assert json.loads(check(live, "DELETE", path).body)["taken_back"] is True
     assert live.state().in_force == before
 
@@ -280,14 +280,14 @@ _STEPS = st.lists(
 def test_groups_are_what_was_made_of_them(live: LiveAdmin, steps: list[tuple[str, str]]) -> None:
     there = set(json.loads(check(live, "GET", "/admin/v2/resourcegroups").body))
     known, attached = there, ""
-    for what, group in steps:
+    for action, group in steps:
         path = f"/admin/v2/resourcegroups/{quote(group, safe='')}"
-        if what in {"PUT", "DELETE"}:
-            done = check(live, what, path).status == 204
-            known = known | {group} if done and what == "PUT" else known - ({group} if done else set())
+        if action in {"PUT", "DELETE"}:
+            done = check(live, action, path).status == 204
+            known = known | {group} if done and action == "PUT" else known - ({group} if done else set())
         else:
-            at = "/admin/v2/namespaces/f/g/resourcegroup" + (f"/{quote(group, safe='')}" if what == "ATTACH" else "")
-            done = check(live, "POST" if what == "ATTACH" else "DELETE", at).status == 204
+            at = "/admin/v2/namespaces/f/g/resourcegroup" + (f"/{quote(group, safe='')}" if action == "ATTACH" else "")
+            done = check(live, "POST" if action == "ATTACH" else "DELETE", at).status == 204
             attached = group if done else attached
         assert check(live, "GET", "/admin/v2/namespaces/f/g/resourcegroup").body.decode() == attached
         assert set(json.loads(check(live, "GET", "/admin/v2/resourcegroups").body)) == known

@@ -14,11 +14,11 @@ class Rest:
 
 
 def test_a_bare_type_is_that_of_json() -> None:
-    said = description_of(Rest().get)
-    assert said is not None
-    assert said.answers == {200: {JSON: list[str]}, 204: {}, 503: {"text/plain": str}}
-    assert said.query == (LIMIT,)
-    assert said.refuses == {404}
+    description = description_of(Rest().get)
+    assert description is not None
+    assert description.answers == {200: {JSON: list[str]}, 204: {}, 503: {"text/plain": str}}
+    assert description.query == (LIMIT,)
+    assert description.refuses == {404}
 
 
 def test_null_is_a_body_and_nothing_is_none() -> None:

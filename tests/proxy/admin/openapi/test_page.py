@@ -33,37 +33,41 @@ def references(node: Any) -> Iterator[str]:
             yield node["$ref"]
         node = list(node.values())
     if isinstance(node, list):
-        for one in node:
-            yield from references(one)
+        for child in node:
+            yield from references(child)
 
 
 def test_every_route_is_on_the_page_and_every_path_of_the_page_is_served(admin: Admin, said: dict[str, Any]) -> None:
-    told = {(path, method) for path, operations in said["paths"].items() for method in operations}
-    assert told == served(admin)
-    assert ("/sluice/openapi.json", "get") in told
+    routes = {(path, method) for path, operations in said["paths"].items() for method in operations}
+    assert routes == served(admin)
+    assert ("/sluice/openapi.json", "get") in routes
 
 
 def test_every_handler_says_in_words_what_it_does(admin: Admin, said: dict[str, Any]) -> None:
     silent = [route for route in admin.app.router.routes() if description_of(route.handler) is None]
     assert silent == []
-    operations = [one for path in said["paths"].values() for one in path.values()]
-    assert all(one["summary"] for one in operations)
-    assert len({one["operationId"] for one in operations}) == len(operations)
+    operations = [operation for path in said["paths"].values() for operation in path.values()]
+    assert all(operation["summary"] for operation in operations)
+    assert len({operation["operationId"] for operation in operations}) == len(operations)
 
 
 def test_every_name_in_a_path_is_a_parameter(said: dict[str, Any]) -> None:
     for path, operations in said["paths"].items():
         for operation in operations.values():
-            needed = [one["name"] for one in operation["parameters"] if one["in"] == "path" and one["required"]]
+            needed = [
+                parameter["name"]
+                for parameter in operation["parameters"]
+                if parameter["in"] == "path" and parameter["required"]
+            ]
             assert needed == [part[1:-1] for part in path.split("/") if part.startswith("{")]
 
 
 def test_whatever_is_pointed_to_is_there(said: dict[str, Any]) -> None:
     for reference in set(references(said)):
-        found: Any = said
+        node: Any = said
         for part in reference.removeprefix("#/").split("/"):
-            found = found[part]
-        assert found
+            node = node[part]
+        assert node
     for schema in said["components"]["schemas"].values():
         jsonschema_rs.meta.validate(schema)
 
@@ -79,8 +83,11 @@ def test_queries_bodies_and_bounds_are_those_of_the_handlers(said: dict[str, Any
     audit = said["paths"]["/sluice/audit"]["get"]["parameters"]
     assert audit[0]["schema"] == {"type": "integer", "minimum": 1, "maximum": 10_000, "default": 100}
     limits = said["paths"]["/sluice/limits"]["put"]
-    assert [one["required"] for one in limits["parameters"]] == [True, True, False, False, False]
-    assert [one["name"] for one in limits["parameters"] if one["in"] == "header"] == ["If-Match", "If-None-Match"]
+    assert [parameter["required"] for parameter in limits["parameters"]] == [True, True, False, False, False]
+    assert [parameter["name"] for parameter in limits["parameters"] if parameter["in"] == "header"] == [
+        "If-Match",
+        "If-None-Match",
+    ]
     assert {"412", "503", "504"} <= limits["responses"].keys()
     assert limits["parameters"][1]["schema"]["enum"] == [*Setting]
     assert {"type": "null"} in limits["requestBody"]["content"]["application/json"]["schema"]["anyOf"]

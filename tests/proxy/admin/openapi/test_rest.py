@@ -31,5 +31,5 @@ async def test_it_is_read_by_whom_status_is_read_by(make_admin, tmp_path: Path) 
     tokens.chmod(0o600)
     admin: Admin = await make_admin(admin_access={"tokens": tokens})
     assert (await admin.ask("GET", PATH))[0] == 401
-    status, said = await admin.ask("GET", PATH, headers={"Authorization": "Bearer 0123456789abcdef"})
-    assert (status, said["openapi"], said["info"]["version"]) == (200, "3.1.0", "0")
+    status, answer = await admin.ask("GET", PATH, headers={"Authorization": "Bearer 0123456789abcdef"})
+    assert (status, answer["openapi"], answer["info"]["version"]) == (200, "3.1.0", "0")

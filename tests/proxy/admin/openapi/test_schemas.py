@@ -45,8 +45,8 @@ def test_of_docstrings_only_what_callers_need_is_told() -> None:
 
 
 def test_alternatives_may_be_of_both_kinds_and_null() -> None:
-    (one, other, null) = Schemas().of(Outer | Section | None)["anyOf"]
-    assert (one["$ref"][-5:], other["$ref"][-14:], null) == ("Outer", "config.Section", {"type": "null"})
+    (outer, other, null) = Schemas().of(Outer | Section | None)["anyOf"]
+    assert (outer["$ref"][-5:], other["$ref"][-14:], null) == ("Outer", "config.Section", {"type": "null"})
 
 
 def test_a_model_of_the_configuration_is_told_from_a_body_of_pulsars() -> None:

@@ -15,10 +15,10 @@ async def test_a_store_that_cannot_be_written_is_a_500_that_says_nothing_has_cha
     async with serving() as pulsar:
         pulsar.store.close()
 
-        status, said = await pulsar.ask("POST", _PATH, {"publishThrottlingRateInMsg": 1})
+        status, answer = await pulsar.ask("POST", _PATH, {"publishThrottlingRateInMsg": 1})
 
         assert status == 500
-        assert said["reason"].startswith("nothing has changed: policies.store: ")
+        assert answer["reason"].startswith("nothing has changed: policies.store: ")
         assert pulsar.messages("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop") is None
 
 
@@ -43,6 +43,8 @@ async def test_of_changes_at_the_same_time_the_audit_log_knows_each_with_what_wa
         bodies: list[dict[str, Any]] = [{"publishThrottlingRateInMsg": number} for number in range(1, 6)]
         await asyncio.gather(*(pulsar.ask("POST", _PATH, body) for body in bodies))
 
-        changes = [one.change for one in reversed(pulsar.store.audited(10)) if isinstance(one.change, StoredChange)]
+        changes = [
+            audited.change for audited in reversed(pulsar.store.audited(10)) if isinstance(audited.change, StoredChange)
+        ]
         assert [change.before for change in changes] == [None, *(change.after for change in changes[:-1])]
         assert pulsar.store.read(rate_key("publish", Setting.TOPIC_OF_NAMESPACE, "acme/shop")) == changes[-1].after

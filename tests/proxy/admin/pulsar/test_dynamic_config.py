@@ -27,17 +27,17 @@ async def test_keys_without_a_meaning_here_are_refused() -> None:
 
 async def test_a_value_that_is_no_number_is_refused_where_a_broker_takes_it_silently() -> None:
     async with serving() as pulsar:
-        status, said = await pulsar.ask("POST", f"{_KEY}/x")
+        status, answer = await pulsar.ask("POST", f"{_KEY}/x")
 
         assert status == 412
-        assert said["reason"].startswith("dispatchThrottlingRateInMsg: 'x' is not a whole number")
+        assert answer["reason"].startswith("dispatchThrottlingRateInMsg: 'x' is not a whole number")
         assert await pulsar.ask("GET", "/brokers/configuration/values") == (200, {})
 
 
 async def test_a_number_below_minus_1_is_refused() -> None:
     async with serving() as pulsar:
-        status, said = await pulsar.ask("POST", f"{_KEY}/-2")
-        assert (status, "-2 is no rate: write 0 or -1" in said["reason"]) == (412, True)
+        status, answer = await pulsar.ask("POST", f"{_KEY}/-2")
+        assert (status, "-2 is no rate: write 0 or -1" in answer["reason"]) == (412, True)
         assert await pulsar.ask("POST", f"{_KEY}/-1") == (200, "")
 
 

@@ -142,8 +142,8 @@ async def test_what_a_dispatch_rate_leaves_out_is_0_and_1_s() -> None:
     async with serving() as pulsar:
         await pulsar.ask("POST", f"{_TOPIC}/s1/dispatchRate", {"dispatchThrottlingRateInMsg": 5})
 
-        said = _NO_DISPATCH | {"dispatchThrottlingRateInMsg": 5}
-        assert await pulsar.ask("GET", f"{_TOPIC}/s1/dispatchRate") == (200, said)
+        dispatch_rate = _NO_DISPATCH | {"dispatchThrottlingRateInMsg": 5}
+        assert await pulsar.ask("GET", f"{_TOPIC}/s1/dispatchRate") == (200, dispatch_rate)
         name = f"s1@{_ORDERS}"
         assert pulsar.messages("dispatch", Setting.SUBSCRIPTION, name) == 5
 
@@ -225,7 +225,7 @@ async def test_the_file_s_value_is_shown_where_none_was_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "refusal"),
     [
         ("/namespaces/ac%20me/shop/publishRate", (412, "Namespace name is not valid")),
         (f"{_TOPIC}%0A/publishRate", (412, "Topic name is not valid: more than 1024 characters, or not in one line")),
@@ -239,25 +239,25 @@ async def test_the_file_s_value_is_shown_where_none_was_set() -> None:
         ),
     ],
 )
-async def test_what_cannot_be_set_is_refused_with_a_reason(path: str, said: tuple[int, str]) -> None:
+async def test_what_cannot_be_set_is_refused_with_a_reason(path: str, refusal: tuple[int, str]) -> None:
     async with serving() as pulsar:
-        assert await pulsar.ask("POST", path, _PUBLISH) == (said[0], {"reason": said[1]})
+        assert await pulsar.ask("POST", path, _PUBLISH) == (refusal[0], {"reason": refusal[1]})
         assert list(pulsar.store.policies()) == []
 
 
 async def test_a_body_that_is_not_said_to_be_json_is_refused() -> None:
     async with serving() as pulsar:
-        status, said = await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", data='{"publishThrottlingRateInMsg":1}')
+        status, answer = await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", data='{"publishThrottlingRateInMsg":1}')
 
-        assert (status, said) == (415, {"reason": "send the body with the header Content-Type: application/json"})
+        assert (status, answer) == (415, {"reason": "send the body with the header Content-Type: application/json"})
 
 
 async def test_a_body_with_a_wrong_value_is_refused_by_name() -> None:
     async with serving() as pulsar:
-        status, said = await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", {"publishThrottlingRateInMsg": "x"})
+        status, answer = await pulsar.ask("POST", f"{_NAMESPACE}/publishRate", {"publishThrottlingRateInMsg": "x"})
 
         assert status == 400
-        assert said["reason"].startswith("the body is not a PublishRate: Expected `int`, got `str` - at `$.publish")
+        assert answer["reason"].startswith("the body is not a PublishRate: Expected `int`, got `str` - at `$.publish")
 
 
 async def test_a_topic_s_name_may_hold_what_has_to_be_escaped() -> None:
@@ -320,10 +320,10 @@ async def test_minus_1_means_no_limit_and_10_000_a_minute_are_a_rate_period_of_6
 )
 async def test_numbers_that_pulsar_cannot_hold_are_refused(setting: str, field: str, number: float) -> None:
     async with serving() as pulsar:
-        status, said = await pulsar.ask("POST", f"{_NAMESPACE}/{setting}", {field: number})
+        status, answer = await pulsar.ask("POST", f"{_NAMESPACE}/{setting}", {field: number})
 
         assert status == 400
-        assert field in said["reason"] or "out of range" in said["reason"]
+        assert field in answer["reason"] or "out of range" in answer["reason"]
         assert list(pulsar.store.policies()) == []
 
 

@@ -61,9 +61,9 @@ async def test_a_plus_in_the_path_of_a_group_is_a_plus() -> None:
                 assert response.status == 204
         status, groups = await pulsar.ask("GET", "/resourcegroups")
         assert (status, sorted(groups)) == (200, ["gold tier", "gold+tier", "silver tier"])
-        for written, said in ("gold+tier", "gold+tier"), ("gold%20tier", "gold tier"), ("gold%2Btier", "gold+tier"):
+        for written, group in ("gold+tier", "gold+tier"), ("gold%20tier", "gold tier"), ("gold%2Btier", "gold+tier"):
             await pulsar.client.post(URL(f"/admin/v2{_OF_NAMESPACE}/{written}", encoded=True))
-            assert await pulsar.ask("GET", _OF_NAMESPACE) == (200, said)
+            assert await pulsar.ask("GET", _OF_NAMESPACE) == (200, group)
         async with pulsar.client.post(URL(f"/admin/v2{_OF_NAMESPACE}/silver+tier", encoded=True)) as response:
             assert response.status == 412, "of pulsar-admin, which writes + for the space"
 
@@ -113,11 +113,11 @@ async def test_a_tenant_is_attached_and_detached_by_a_path_of_sluices_own() -> N
         assert pulsar.policies.groups_of_namespaces == {}
         assert await pulsar.ask("DELETE", "/resourcegroups/g1") == (412, {"reason": "ResourceGroup is in use"})
         topic = parse_topic("persistent://acme/shop/orders")
-        within = [one.scope.name for one in pulsar.policies.in_force("publish", topic, Client())]
+        within = [entry.scope.name for entry in pulsar.policies.in_force("publish", topic, Client())]
         assert within == ["g1"]
         await pulsar.ask("PUT", "/resourcegroups/g3", {"publishRateInMsgs": 5})
         assert await pulsar.ask("POST", f"{_OF_NAMESPACE}/g3") == (204, "")  # its own goes before its tenant's
-        assert [one.scope.name for one in pulsar.policies.in_force("publish", topic, Client())] == ["g3"]
+        assert [entry.scope.name for entry in pulsar.policies.in_force("publish", topic, Client())] == ["g3"]
         assert await pulsar.ask("DELETE", _OF_NAMESPACE) == (204, "")
         assert await ask("DELETE", "acme") == (204, "")
         assert await ask("GET", "acme") == (200, '{"resource_group":null}')
@@ -173,8 +173,8 @@ async def test_any_line_may_be_a_name(name: str) -> None:
 @pytest.mark.parametrize("name", ["a%0Ab", "x" * 1025])
 async def test_a_name_of_several_lines_or_without_end_is_refused_where_a_broker_takes_it(name: str) -> None:
     async with serving() as pulsar:
-        said = {"reason": "ResourceGroup name is not valid: more than 1000 characters, or not in one line"}
-        assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (412, said)
+        refusal = {"reason": "ResourceGroup name is not valid: more than 1000 characters, or not in one line"}
+        assert await pulsar.ask("PUT", f"/resourcegroups/{name}", {}) == (412, refusal)
 
 
 async def test_rates_that_a_body_leaves_out_keep_the_files_mode() -> None:
