@@ -103,18 +103,18 @@ def precedence(kind: str, key: str, flags: str) -> Iterator[str]:
 
 def of_resource_groups() -> Iterator[str]:
     """Make, change, attach, detach and end groups."""
-    one, two = (f"{TENANT}-{name}" for name in ("gold", "'silver too'"))
+    gold, silver = (f"{TENANT}-{name}" for name in ("gold", "'silver too'"))
     attached = f"namespaces get-resource-group {NAMESPACE}"
     attach = f"namespaces set-resource-group {NAMESPACE} -rgn"
-    yield from (f"resourcegroups get {one}", f"resourcegroups update {one} -mp 5", f"resourcegroups get {one}")
-    yield from (f"resourcegroups create {one} -mp 10 -bp 20 -md 30 -bd 40", f"resourcegroups get {one}")
-    yield from (f"resourcegroups update {one} --msg-publish-rate 11", f"resourcegroups get {one}")
-    yield from (f"resourcegroups create {one} -bd 12", f"resourcegroups get {one}")
-    yield from (f"resourcegroups create {two}", f"resourcegroups get {two}", "resourcegroups list")
-    yield from (attached, f"{attach} nobody-s", f"{attach} {one}", attached, f"resourcegroups delete {one}")
-    yield from (f"{attach} {two}", attached, f"resourcegroups delete {one}", f"resourcegroups get {one}")
+    yield from (f"resourcegroups get {gold}", f"resourcegroups update {gold} -mp 5", f"resourcegroups get {gold}")
+    yield from (f"resourcegroups create {gold} -mp 10 -bp 20 -md 30 -bd 40", f"resourcegroups get {gold}")
+    yield from (f"resourcegroups update {gold} --msg-publish-rate 11", f"resourcegroups get {gold}")
+    yield from (f"resourcegroups create {gold} -bd 12", f"resourcegroups get {gold}")
+    yield from (f"resourcegroups create {silver}", f"resourcegroups get {silver}", "resourcegroups list")
+    yield from (attached, f"{attach} nobody-s", f"{attach} {gold}", attached, f"resourcegroups delete {gold}")
+    yield from (f"{attach} {silver}", attached, f"resourcegroups delete {gold}", f"resourcegroups get {gold}")
     remove = f"namespaces remove-resource-group {NAMESPACE}"
-    yield from (remove, attached, remove, f"resourcegroups delete {two}", "resourcegroups list")
+    yield from (remove, attached, remove, f"resourcegroups delete {silver}", "resourcegroups list")
 
 
 def of_dynamic_configuration() -> Iterator[str]:

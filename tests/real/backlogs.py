@@ -41,14 +41,14 @@ class Watched:
         self._ended.set()
         self._thread.join()
 
-    def sum_of(self, what: str) -> int:
-        return sum(stream[what] for stream in self.streams)
+    def sum_of(self, figure: str) -> int:
+        return sum(stream[figure] for stream in self.streams)
 
     def _look(self) -> None:
         while not self._ended.wait(_LOOK_AGAIN_S):
             self.streams = self.sluice.streams(self.topic)
-            for what in _NOTED:
-                self.most[what] = max(self.most[what], self.sum_of(what))
+            for figure in _NOTED:
+                self.most[figure] = max(self.most[figure], self.sum_of(figure))
 
 
 @dataclass

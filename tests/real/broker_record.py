@@ -79,7 +79,7 @@ def read_record(rest: PulsarRest, service_url: str, topic: str, on: int) -> list
     """All entries of a topic that has a `KEEPER`, in its order, from the broker that owns it, which has this number."""
     ledgers = rest.get_json(f"/admin/v2/{topic_path(topic)}/internalStats")
     expected = int(ledgers["numberOfEntries"])
-    found: list[Entry] = []
+    entries: list[Entry] = []
     cutter = FrameCutter(2**31)
     with dialled(service_url) as connection:
         connect = CommandConnect(client_version="record", protocol_version=20, auth_method_name="none")
@@ -90,24 +90,24 @@ def read_record(rest: PulsarRest, service_url: str, topic: str, on: int) -> list
         )
         connection.sendall(encode(subscribe))
         granted, is_subscribed = 0, False
-        while len(found) < expected:
+        while len(entries) < expected:
             try:
                 data = connection.recv(1 << 20)
             except TimeoutError:
                 data = b""
-            assert data, f"{topic}: the broker gave {len(found)} of {expected} entries"
+            assert data, f"{topic}: the broker gave {len(entries)} of {expected} entries"
             for frame in cutter.feed(data):
                 command, behind = split(frame)
                 assert command.type != BaseCommand.ERROR, f"{topic}: {command.error.message}"
                 if command.type == BaseCommand.PING:
                     connection.sendall(encode(CommandPong()))
                 if command.type == BaseCommand.MESSAGE:
-                    found.append(_entry(behind, on))
+                    entries.append(_entry(behind, on))
                 is_subscribed |= command.type == BaseCommand.SUCCESS  # what is granted before is lost
-            if is_subscribed and granted - len(found) < _PERMITS:
+            if is_subscribed and granted - len(entries) < _PERMITS:
                 connection.sendall(encode(CommandFlow(consumer_id=1, message_permits=2 * _PERMITS)))
                 granted += 2 * _PERMITS
-    return found
+    return entries
 
 
 def _entry(behind: bytes, on: int) -> Entry:
@@ -163,7 +163,7 @@ class Waits:
     def lost_s(self, begin: float, end: float) -> float:
         """How long the process waited in a time, beyond what a burst makes good in each wait."""
         ends = range(max(1, bisect.bisect_left(self._at, begin)), bisect.bisect_left(self._at, end))
-        return sum(max(0.0, self._waited[one] - self._waited[one - 1] - BURST_S) for one in ends)
+        return sum(max(0.0, self._waited[index] - self._waited[index - 1] - BURST_S) for index in ends)
 
 
 class Probes:
@@ -175,9 +175,9 @@ class Probes:
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         # In the order in which they were due, which is that in which they were taken.
-        found = sorted((float(one.payload), one.at) for one in entries)
-        self._taken = [at for _, at in found]
-        self._late = [max(0.0, at - due) for due, at in found]
+        times = sorted((float(entry.payload), entry.at) for entry in entries)
+        self._taken = [at for _, at in times]
+        self._late = [max(0.0, at - due) for due, at in times]
 
     def at(self, when: float) -> float:
         """How long an entry may have been on its way that was taken at a time: as long as a probe was by then that was
@@ -218,14 +218,14 @@ class Lateness:
     probes: Mapping[int, Probes]
     waits: Mapping[str, Sequence[Waits]]
 
-    def of(self, one: Entry) -> float:
+    def of(self, entry: Entry) -> float:
         """Of one entry: what kept its broker and what kept its member, at most.
 
         A standstill that is longer than the time between two probes has one in it that was late by all but that time.
         """
-        member = one.producer.partition("/")[0]
-        kept = max((waits.at(one.at) for waits in self.waits.get(member, ())), default=0.0)
-        return kept + self.probes[one.on].at(one.at) + PERIOD_S
+        member = entry.producer.partition("/")[0]
+        kept = max((waits.at(entry.at) for waits in self.waits.get(member, ())), default=0.0)
+        return kept + self.probes[entry.on].at(entry.at) + PERIOD_S
 
     def lost_s(self, begin: float, end: float) -> float:
         """How long the slowest of the brokers and members stood still in a time, each beyond its bursts."""
@@ -244,9 +244,9 @@ class SinceBegun:
 
     began: float
 
-    def of(self, one: Entry) -> float:
+    def of(self, entry: Entry) -> float:
         """Of one entry: all of the time."""
-        return max(0.0, one.at - self.began)
+        return max(0.0, entry.at - self.began)
 
 
 # ---- The bound
@@ -309,7 +309,7 @@ class Held:
         earned = _Earned(self.steps)
         late = lateness.of if lateness else lambda _: 0.0
         passed = sorted(
-            (earned.until(one.at - late(one) - TICK_S), earned.until(one.at), one.messages) for one in entries
+            (earned.until(entry.at - late(entry) - TICK_S), earned.until(entry.at), entry.messages) for entry in entries
         )
         waiting: list[tuple[float, int]] = []  # when they were taken, and messages
         now, following, worst = passed[0][0], 0, -math.inf
@@ -357,7 +357,7 @@ WINDOW_S = 0.5
 
 def rate_in(entries: Iterable[Entry], begin: float, seconds: float) -> float:
     """Messages per second in [begin, begin + seconds)."""
-    return sum(one.messages for one in entries if begin <= one.at < begin + seconds) / seconds
+    return sum(entry.messages for entry in entries if begin <= entry.at < begin + seconds) / seconds
 
 
 def seconds_until(entries: Sequence[Entry], begin: float, rate: float, window_s: float = WINDOW_S) -> float:
@@ -365,7 +365,7 @@ def seconds_until(entries: Sequence[Entry], begin: float, rate: float, window_s:
 
     Windows begin at each entry: with the first one behind a gap.
     """
-    times = [one.at for one in sorted(entries)]
+    times = [entry.at for entry in sorted(entries)]
     needed = rate * window_s
     for index in range(bisect.bisect_left(times, begin), len(times)):
         end = bisect.bisect_left(times, times[index] + window_s)

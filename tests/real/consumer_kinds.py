@@ -67,7 +67,7 @@ def zero_queues(act: Act) -> Act:
     """Two, of which one ends before the other."""
     shares = len(act.sent) // 3, len(act.sent) - len(act.sent) // 3
     consumers = [act.consumer(consumer_type=pulsar.ConsumerType.Shared, receiver_queue_size=0) for _ in shares]
-    threads = [threading.Thread(target=take_singly, args=(act, *who)) for who in zip(consumers, shares, strict=True)]
+    threads = [threading.Thread(target=take_singly, args=(act, *pair)) for pair in zip(consumers, shares, strict=True)]
     for thread in threads:
         thread.start()
     for thread in threads:

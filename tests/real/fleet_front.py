@@ -99,16 +99,16 @@ class Front:
     def said(self, name: str) -> dict[str, Any]:
         """What a member says of its fleet; empty if it does not answer."""
         try:
-            found: dict[str, Any] = self.members[name].get("/sluice/fleet")
+            answer: dict[str, Any] = self.members[name].get("/sluice/fleet")
         except AdminError:
             return {}
-        return found
+        return answer
 
     def is_settled(self, members: int) -> bool:
         """Whether all follow one coordinator that knows so many members."""
-        said = [self.said(name) for name in self.members]
-        return len({one.get("coordinator") for one in said}) == 1 and all(
-            one.get("members_known") == members and one["state"] != "connecting" for one in said
+        answers = [self.said(name) for name in self.members]
+        return len({answer.get("coordinator") for answer in answers}) == 1 and all(
+            answer.get("members_known") == members and answer["state"] != "connecting" for answer in answers
         )
 
     def wait_shared(self, tenant: str, names: Sequence[str]) -> None:
@@ -116,12 +116,14 @@ class Front:
         limiter = f"publish tenant {tenant}"
 
         def shares() -> list[float]:
-            said = [self.said(name) for name in names]
-            return [one["share"] for each in said for one in each.get("shares", ()) if one["limiter"] == limiter]
+            answers = [self.said(name) for name in names]
+            return [
+                share["share"] for each in answers for share in each.get("shares", ()) if share["limiter"] == limiter
+            ]
 
         def are_equal() -> bool:
-            found = shares()
-            return len(found) == len(names) and sum(found) > 0.99 and max(found) - min(found) < 0.01
+            parts = shares()
+            return len(parts) == len(names) and sum(parts) > 0.99 and max(parts) - min(parts) < 0.01
 
         wait_for(are_equal, told=shares, pause_s=0.05)
 
@@ -227,7 +229,7 @@ class Record:
 
     def of(self, *names: str) -> list[Entry]:
         """The entries that these members passed."""
-        return [one for one in self.entries if one.producer.partition("/")[0] in names]
+        return [entry for entry in self.entries if entry.producer.partition("/")[0] in names]
 
 
 @dataclass
@@ -274,9 +276,9 @@ class Traffic:
     def close(self, *loads: Load, patience_s: float = 5) -> None:
         """End some loads, or all that are left; those of a member that is dead have nothing to wait for."""
         ending = list(loads or self.loads)
-        self.loads = [one for one in self.loads if one not in ending]
+        self.loads = [load for load in self.loads if load not in ending]
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda one: one.close(patience_s), ending))
+            list(pool.map(lambda load: load.close(patience_s), ending))
 
     @contextlib.contextmanager
     def probing(self, front: Front) -> Iterator[None]:
@@ -297,9 +299,9 @@ class Traffic:
     def record(self) -> Record:
         """What the brokers took, when all is over."""
         self._direct.close()
-        entries = [one for on, topic in self._topics.items() for one in self._read(on, topic)]
+        entries = [entry for on, topic in self._topics.items() for entry in self._read(on, topic)]
         probes = {on: Probes(self._read(on, topic)) for on, topic in self._probed.items()}
-        waits = {name: list(found.values()) for name, found in self._waits.items()}
+        waits = {name: list(by_pid.values()) for name, by_pid in self._waits.items()}
         return Record(sorted(entries), Lateness(probes, waits), self._began)
 
     def _read(self, on: int, topic: str) -> list[Entry]:

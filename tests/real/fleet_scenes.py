@@ -93,8 +93,8 @@ def judge(folder: Path, fleets: Collection[str]) -> dict[str, float]:
     command = [sys.executable, "-m", "sluice", "report", "--access-log", str(logs), "--out", str(folder / "report")]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     sums = json.loads((folder / "report" / "report.json").read_bytes())["fleets"]["sums"]
-    found = {fleet: [one["verdict"] for one in sums if one["fleet"] == fleet] for fleet in fleets}
-    return {fleet: float(verdicts.count("violated")) for fleet, verdicts in found.items() if verdicts}
+    by_fleet = {fleet: [limit["verdict"] for limit in sums if limit["fleet"] == fleet] for fleet in fleets}
+    return {fleet: float(verdicts.count("violated")) for fleet, verdicts in by_fleet.items() if verdicts}
 
 
 def per_second(limit: str) -> float:
@@ -132,11 +132,11 @@ def _loaded(front: Front, traffic: Traffic, names: Sequence[str] = NAMES, pendin
 def _at_events(record: Record, events: Sequence[float], step_s: float, rate: float) -> dict[str, float]:
     """The least that passed soon after any event, and in what is left of the time to the next one."""
     first_s = min(FIRST_S, step_s)
-    found = {"first": min(_used(record, record.entries, at, first_s, rate) for at in events)}
+    figures = {"first": min(_used(record, record.entries, at, first_s, rate) for at in events)}
     if step_s > first_s:
         steady = [_used(record, record.entries, at + first_s, step_s - first_s, rate) for at in events]
-        found["steady"] = min(steady)
-    return found
+        figures["steady"] = min(steady)
+    return figures
 
 
 # ---- Scenes
@@ -159,8 +159,8 @@ def _joining(step_s: float, *, starts: bool) -> Play:
             seconds_until(record.of(name), at, 0.9 * rate / (number + 2), 0.25)
             for number, (name, at) in enumerate(zip(NAMES[1:], joined, strict=True))
         ]
-        found = _found(Held.always(rate, len(NAMES)), record)
-        return {**found, **_at_events(record, joined, step_s, rate), "equal": 1000 * max(equal)}
+        sample = _found(Held.always(rate, len(NAMES)), record)
+        return {**sample, **_at_events(record, joined, step_s, rate), "equal": 1000 * max(equal)}
 
     return play
 
@@ -197,16 +197,16 @@ def _stopping(seconds: float) -> Play:
             time.sleep(FIRST_S + 3)
         record = traffic.record()
         rest, kept = record.of(*others), rate * len(others) / len(NAMES)
-        found = {
+        sample = {
             **_found(Held.always(rate, len(NAMES)), record),
             "kept": _used(record, rest, at, min(seconds, LEASE_S), kept),
             **_at_events(record, [again], FIRST_S + 2.5, rate),
         }
         if seconds > LEASE_S:
-            found["reclaimed"] = seconds_until(rest, at, 0.95 * rate)
+            sample["reclaimed"] = seconds_until(rest, at, 0.95 * rate)
         if seconds > FIRST_S + LEASE_S:
-            found["without"] = _used(record, rest, at + LEASE_S + 0.5, seconds - LEASE_S - 0.5, rate)
-        return found
+            sample["without"] = _used(record, rest, at + LEASE_S + 0.5, seconds - LEASE_S - 0.5, rate)
+        return sample
 
     return play
 
@@ -237,8 +237,8 @@ def _coordinators(step_s: float) -> Play:
             kept.append(_used(record, rest, at, LEASE_S, rate * len(left) / before))
             again = served[-1] + WINDOW_S  # a little less is passed before that, by what `served` means
             steady.append(_used(record, rest, at + again, step_s - again, rate))
-        found = _found(Held.always(rate, len(NAMES)), record)
-        return {**found, "served": max(served), "kept": min(kept), "steady": min(steady)}
+        sample = _found(Held.always(rate, len(NAMES)), record)
+        return {**sample, "served": max(served), "kept": min(kept), "steady": min(steady)}
 
     return play
 
@@ -292,8 +292,8 @@ def _coordinator_stopped(front: Front, traffic: Traffic, rate: float) -> Sample:
         front.signal(stopped, signal.SIGCONT)
         time.sleep(8)
     record = traffic.record()
-    found = _found(_cut_off(rate, at, len(NAMES)), record)
-    return {**found, "again": seconds_until(record.of(*others), at, 0.95 * rate)}
+    sample = _found(_cut_off(rate, at, len(NAMES)), record)
+    return {**sample, "again": seconds_until(record.of(*others), at, 0.95 * rate)}
 
 
 def _cut_off(rate: float, at: float, members: int) -> Held:
@@ -329,8 +329,8 @@ def _unloaded(front: Front, traffic: Traffic, rate: float) -> Sample:
             front.cluster.unload(topic, to=1 - front.cluster.owner_of(topic))
             time.sleep(max(0.0, moved[-1] + FIRST_S + 3 - time.time()))
     record = traffic.record()
-    found = _found(Held.always(rate, len(NAMES)), record)
-    return {**found, **_at_events(record, moved, FIRST_S + 3, rate)}
+    sample = _found(Held.always(rate, len(NAMES)), record)
+    return {**sample, **_at_events(record, moved, FIRST_S + 3, rate)}
 
 
 def _one_way(direction: Direction, *, of_coordinator: bool) -> Play:
@@ -359,13 +359,13 @@ def _one_way(direction: Direction, *, of_coordinator: bool) -> Play:
                 time.sleep(8)
         plain.stop()
         record = traffic.record()
-        found = _found(_cut_off(rate, at, len(NAMES) if of_coordinator else 1), record)
+        sample = _found(_cut_off(rate, at, len(NAMES) if of_coordinator else 1), record)
         rest = record.of(*others)
-        found["first"] = _used(record, record.entries, let_go, FIRST_S, rate)
+        sample["first"] = _used(record, record.entries, let_go, FIRST_S, rate)
         if of_coordinator:
-            return {**found, "again": seconds_until(rest, at, 0.95 * rate)}
-        found["kept"] = _used(record, rest, at, LEASE_S, rate * len(others) / len(NAMES))
-        return {**found, "reclaimed": seconds_until(rest, at, 0.95 * rate)}
+            return {**sample, "again": seconds_until(rest, at, 0.95 * rate)}
+        sample["kept"] = _used(record, rest, at, LEASE_S, rate * len(others) / len(NAMES))
+        return {**sample, "reclaimed": seconds_until(rest, at, 0.95 * rate)}
 
     return play
 
@@ -418,10 +418,10 @@ def _reconfigure(front: Front, traffic: Traffic, rate: float) -> Sample:
             steps.append(Step(time.time() if limit < rate else asked, limit))
             time.sleep(1.5 if limit < rate else FIRST_S + 3)
     record = traffic.record()
-    found = _found(Held(steps, len(NAMES)), record)
+    sample = _found(Held(steps, len(NAMES)), record)
     low, high = steps[1].since, steps[2].since
     return {
-        **found,
+        **sample,
         "low": _used(record, record.entries, low, high - low, rate / 10),
         **_at_events(record, [high], FIRST_S + 2.5, rate * 5),
     }
@@ -483,9 +483,9 @@ def _slow(seconds: float) -> Play:
             ended = time.time()
             front.close()  # before its clients, whose farewells would wait behind what is held
         record = traffic.record()
-        counted = sum(began <= one.at < ended for one in record.entries)
-        found = _found(Held.always(rate, len(NAMES)), record)
-        return {**found, "passed": 100 * counted / (rate * (ended - began))}
+        counted = sum(began <= entry.at < ended for entry in record.entries)
+        sample = _found(Held.always(rate, len(NAMES)), record)
+        return {**sample, "passed": 100 * counted / (rate * (ended - began))}
 
     return play
 
@@ -569,14 +569,14 @@ SCENES = (
     Scene("unloaded", "1000/s: the fleet's topics are unloaded", "1000/s", (FIRST, STEADY), _unloaded),
     *(
         Scene(
-            f"{who}-{what}",
-            f"1000/s: {told}",
+            f"{role}-{fault}",
+            f"1000/s: {text}",
             "1000/s",
-            (AGAIN,) if who == "coordinator" else (GIVEN_UP, KEPT, FIRST),
-            _one_way(direction, of_coordinator=who == "coordinator"),
+            (AGAIN,) if role == "coordinator" else (GIVEN_UP, KEPT, FIRST),
+            _one_way(direction, of_coordinator=role == "coordinator"),
             members=(),
         )
-        for who, what, direction, told in _ONE_WAY
+        for role, fault, direction, text in _ONE_WAY
     ),
     Scene(
         "restarts",

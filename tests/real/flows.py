@@ -135,7 +135,9 @@ class Flow:
         assert not sum((sender.errors for sender in self.senders), Counter[str]())
         expected = sent_by(*self.senders)
         if self._load.consumers > 1:
-            marks, expected = ({name: sorted(found[name]) for name in found} for found in (marks, expected))
+            marks, expected = (
+                {name: sorted(by_producer[name]) for name in by_producer} for by_producer in (marks, expected)
+            )
         assert marks == expected
         assert all(len(sent) == self._load.count for sent in expected.values())
 

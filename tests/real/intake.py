@@ -226,6 +226,6 @@ def overtaking(indexes: list[int]) -> list[int]:
 
 def runs(indexes: list[int]) -> list[tuple[int, int]]:
     """The first and the last of each unbroken sequence."""
-    ends = [place for place, (one, other) in enumerate(pairwise(indexes)) if other != one + 1]
+    ends = [place for place, (index, other) in enumerate(pairwise(indexes)) if other != index + 1]
     begins = [0, *(end + 1 for end in ends)]
     return [(indexes[begin], indexes[end]) for begin, end in zip(begins, [*ends, len(indexes) - 1], strict=True)]

@@ -101,13 +101,13 @@ def broker_messages(stage: Stage) -> Play:
 
 def broker_and_topic_bytes(stage: Stage) -> Callable[[], tuple[Flow, Flow]]:
     """One topic reaches its own limit; three reach the broker's."""
-    one = Flow(stage, Load((topic("bytes-0"),), count=13, size=80))
+    topic_flow = Flow(stage, Load((topic("bytes-0"),), count=13, size=80))
     three = Flow(stage, Load(tuple(topic(f"bytes-{number}") for number in (1, 2, 3)), count=13, size=80)).metered()
 
     def play() -> tuple[Flow, Flow]:
-        one.run()
+        topic_flow.run()
         three.run()
-        return one, three
+        return topic_flow, three
 
     return play
 
@@ -215,7 +215,7 @@ def buffered(stage: Stage, name: str) -> Callable[[], Buffered]:
     def play() -> Buffered:
         seen.sender.send_all(contents)
         for cause in ("hold_process", "hold_connection"):
-            counts = [counted(stage.sluice, f"sluice_{what}_total", cause=cause) for what in ("pauses", "resumes")]
+            counts = [counted(stage.sluice, f"sluice_{event}_total", cause=cause) for event in ("pauses", "resumes")]
             seen.pauses[cause] = (counts[0], counts[1])
         return seen
 

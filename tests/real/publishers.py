@@ -116,8 +116,8 @@ def by_python(url: str, topic: str, rounds: Rounds) -> list[Fate]:
         sent_at = time.monotonic()
 
         def settled(result: pulsar.Result, _: pulsar.MessageId) -> None:
-            said = STORED if result == pulsar.Result.Ok else str(result).rpartition(".")[2]
-            fates.append(Fate(number, round(1000 * (time.monotonic() - sent_at)), said))
+            outcome = STORED if result == pulsar.Result.Ok else str(result).rpartition(".")[2]
+            fates.append(Fate(number, round(1000 * (time.monotonic() - sent_at)), outcome))
 
         producer.send_async(str(number).encode().ljust(rounds.size, b"\0"), settled, properties={"producer": "python"})
 
@@ -137,4 +137,4 @@ def by_python(url: str, topic: str, rounds: Rounds) -> list[Fate]:
 def _fates(command: list[str]) -> list[Fate]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=2 * _PATIENCE_S, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    return [Fate(int(number), int(ms), said) for number, ms, said in _TOLD.findall(done.stdout)]
+    return [Fate(int(number), int(ms), outcome) for number, ms, outcome in _TOLD.findall(done.stdout)]

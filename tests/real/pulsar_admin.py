@@ -38,11 +38,11 @@ class PulsarAdmin:
 
 
 def _output(command: list[str]) -> str:
-    said = f"pulsar-admin {' '.join(command[command.index(_ADMIN_CLASS) + 2 :])}"
+    command_line = f"pulsar-admin {' '.join(command[command.index(_ADMIN_CLASS) + 2 :])}"
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as late:
-        raise ProcessFailed(f"{said}: no answer within {_TIMEOUT_S} s", "") from late
+        raise ProcessFailed(f"{command_line}: no answer within {_TIMEOUT_S} s", "") from late
     if done.returncode:
-        raise ProcessFailed(f"{said}: ended with code {done.returncode}", (done.stdout + done.stderr).strip())
+        raise ProcessFailed(f"{command_line}: ended with code {done.returncode}", (done.stdout + done.stderr).strip())
     return done.stdout.strip()

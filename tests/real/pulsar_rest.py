@@ -12,9 +12,9 @@ class PulsarRest(AdminClient):
 
     def ensure_namespace(self, name: str, tenant: str = TENANT) -> None:
         """Make `tenant/name` if it is not there; waits until topics can be made in it."""
-        for make, what in ((self.make_tenant, tenant), (self.make_namespace, f"{tenant}/{name}")):
+        for make, full_name in ((self.make_tenant, tenant), (self.make_namespace, f"{tenant}/{name}")):
             try:
-                make(what)
+                make(full_name)
             except AdminError as refusal:
                 if refusal.status != HTTPStatus.CONFLICT:
                     raise
@@ -37,7 +37,7 @@ class PulsarRest(AdminClient):
         """Where the clients of its producers and consumers are, `host:port`."""
         stats = self.get_json(f"/admin/v2/{topic_path(topic)}/stats")
         consumers = [consumer for of in stats["subscriptions"].values() for consumer in of["consumers"]]
-        return {one["address"].lstrip("/") for one in [*stats["publishers"], *consumers]}
+        return {client["address"].lstrip("/") for client in [*stats["publishers"], *consumers]}
 
 
 def topic_name(namespace: str, local: str) -> str:

@@ -66,10 +66,10 @@ class RawClient:
         """Everything that was said before the answer to a PING."""
         self.say(_PING)
         heard: list[Heard] = []
-        while one := self.hear(1):
-            if one[0][0] == c.PONG:
+        while answers := self.hear(1):
+            if answers[0][0] == c.PONG:
                 break
-            heard += one
+            heard += answers
         return heard
 
     def _read(self) -> None:

@@ -46,10 +46,10 @@ class ReceivingEnd:
         self._thread.join()
         self._client.close()
 
-    def wait_for_more(self, count: int, told: Callable[[], object] = lambda: "") -> None:
+    def wait_for_more(self, count: int, explanation: Callable[[], object] = lambda: "") -> None:
         """Return when so many more messages have arrived."""
         wanted = len(self.arrivals) + count
-        wait_for(lambda: len(self.arrivals) >= wanted, told=told)
+        wait_for(lambda: len(self.arrivals) >= wanted, told=explanation)
 
     def rest(self, seconds: float) -> None:
         """Return when no message has arrived for so long, so that the bucket of its limit is full."""

@@ -80,9 +80,9 @@ class Relay:
         except* (OSError, asyncio.CancelledError):
             pass
         finally:
-            for one in (writer, there):
-                if one is not None:
-                    one.transport.abort()
+            for stream in (writer, there):
+                if stream is not None:
+                    stream.transport.abort()
             self._tasks.discard(task)
 
     async def _carry(

@@ -44,15 +44,15 @@ def assert_used(sluice: SluiceProcess, direction: str, level: str, name: str = "
 
 def wait_until_waited(sluice: SluiceProcess, limit: Key) -> Judged:
     """The limit's verdict, once the log tells of WAITED_S in which something waited on it."""
-    found: dict[Key, Judged] = {}
+    by_limit: dict[Key, Judged] = {}
 
     def has_waited() -> bool:
-        found.update(verdicts(lines_so_far(sluice.access_log)))
-        owed = found[limit].entitlement if limit in found else None
+        by_limit.update(verdicts(lines_so_far(sluice.access_log)))
+        owed = by_limit[limit].entitlement if limit in by_limit else None
         return owed is not None and owed.whole_waited_s >= WAITED_S
 
-    wait_for(has_waited, told=lambda: f"nothing waited on {limit}; limits: {[*found]}", pause_s=0.2)
-    return found[limit]
+    wait_for(has_waited, told=lambda: f"nothing waited on {limit}; limits: {[*by_limit]}", pause_s=0.2)
+    return by_limit[limit]
 
 
 def held_messages(sluice: SluiceProcess, topic: str, passed: int) -> int:
@@ -79,14 +79,14 @@ def evenness(sluice: SluiceProcess, direction: str, *topics: str) -> float:
 
     It is 1 where a busy machine has not let all of them ask for more than their share in enough intervals.
     """
-    found: defaultdict[datetime, dict[tuple[int, int], IntervalLine]] = defaultdict(dict)
+    intervals: defaultdict[datetime, dict[tuple[int, int], IntervalLine]] = defaultdict(dict)
     for line in lines_so_far(sluice.access_log):
         if isinstance(line, IntervalLine) and line.direction == direction and line.topic in topics:
-            found[line.end][line.connection_id, line.stream_id] = line
-    most = max(map(len, found.values()))
+            intervals[line.end][line.connection_id, line.stream_id] = line
+    most = max(map(len, intervals.values()))
     whole = [
         lines
-        for lines in found.values()
+        for lines in intervals.values()
         if len(lines) == most
         and all(line.throttled_ms >= WAITING[direction] * line.duration_ms for line in lines.values())
     ]

@@ -129,7 +129,7 @@ def made(at_sluice: Call, at_broker: Call, schema: Path) -> Iterator[list[str]]:
 
 def _differences(commands: tuple[str, ...], at_sluice: Call, at_broker: Call, schema: Path) -> list[str]:
     """Each is done to one tenant through Sluice, and to another one at the broker."""
-    found = []
+    differences = []
     for command in commands:
         through = at_sluice(command.format(n=THROUGH, schema=schema))
         directly = at_broker(command.format(n=DIRECTLY, schema=schema))
@@ -137,8 +137,8 @@ def _differences(commands: tuple[str, ...], at_sluice: Call, at_broker: Call, sc
             directly, out=directly.out.replace(DIRECTLY, THROUGH), err=directly.err.replace(DIRECTLY, THROUGH)
         )
         if through != renamed:
-            found.append(f"{command}\n  broker: {renamed}\n  Sluice: {through}")
-    return found
+            differences.append(f"{command}\n  broker: {renamed}\n  Sluice: {through}")
+    return differences
 
 
 def test_what_is_made_through_sluice_is_answered_as_by_a_broker(made: list[str]) -> None:
@@ -197,11 +197,11 @@ def test_each_change_is_a_line_of_the_log_and_each_request_is_counted(made: list
     log, last = sluice.process.log_path, f"/admin/v2/namespaces/{THROUGH}/ns/permissions/a+b%2Fc"
     wait_for(lambda: last in log.read_text())
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    told = {
+    changes = {
         (line["method"], line["path"], line["status"]) for line in lines if line["event"] == "passed on to the broker"
     }
-    assert ("PUT", f"/admin/v2/tenants/{THROUGH}", 204) in told
-    assert ("POST", last, 204) in told, "as pulsar-admin wrote it"
-    assert not any(method in {"GET", "HEAD"} for method, _, _ in told)
+    assert ("PUT", f"/admin/v2/tenants/{THROUGH}", 204) in changes
+    assert ("POST", last, 204) in changes, "as pulsar-admin wrote it"
+    assert not any(method in {"GET", "HEAD"} for method, _, _ in changes)
     assert counted(sluice, "sluice_admin_forwarded_total", outcome="done") > len(MAKING) // 2
     assert counted(sluice, "sluice_admin_forwarded_total", outcome="unreachable") == 0

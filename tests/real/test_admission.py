@@ -34,8 +34,8 @@ CONNECTIONS = {"admission": {"max_connections_per_address": 4}}
 """Two clients: each has one connection for lookups and one for data."""
 
 
-def refused(sluice: SluiceProcess, what: str) -> float:
-    return counted(sluice, "sluice_admission_refused_total", what=what)
+def refused(sluice: SluiceProcess, bound: str) -> float:
+    return counted(sluice, "sluice_admission_refused_total", what=bound)
 
 
 @contextmanager
@@ -47,11 +47,11 @@ def sluice_with(config: dict[str, Any], broker: StandaloneBroker, folder: Any) -
         sluice.stop()
 
 
-def is_refused_once_more(sluice: SluiceProcess, what: str, before: float, rest: PulsarRest, topic: str) -> bool:
+def is_refused_once_more(sluice: SluiceProcess, bound: str, before: float, rest: PulsarRest, topic: str) -> bool:
     """Let the broker close the topic's producers and consumers, which come again by themselves."""
     rest.call("PUT", f"/admin/v2/{topic.replace('://', '/', 1)}/unload")
     time.sleep(0.25)
-    return refused(sluice, what) > before
+    return refused(sluice, bound) > before
 
 
 def outcome(attempt: Callable[[], Any]) -> str:

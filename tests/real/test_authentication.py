@@ -101,8 +101,8 @@ def passing(broker: StandaloneBroker, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(params=["terminating", "passing"])
 def sluice(request: pytest.FixtureRequest) -> SluiceProcess:
-    found: SluiceProcess = request.getfixturevalue(request.param)
-    return found
+    sluice: SluiceProcess = request.getfixturevalue(request.param)
+    return sluice
 
 
 def client_of(sluice: SluiceProcess, token: Any) -> pulsar.Client:
@@ -163,7 +163,7 @@ def test_a_client_with_ever_newer_tokens_stays_connected(terminating: SluiceProc
     """By each of the two, beside each other. The broker drops fractions of `exp`: it sees a token live 2 to 3 s."""
     both = (terminating, passing)
     with ExitStack() as clients:
-        there = [clients.enter_context(closing(client_of(one, lambda: token_of("alice", 3)))) for one in both]
+        there = [clients.enter_context(closing(client_of(sluice, lambda: token_of("alice", 3)))) for sluice in both]
         producers = [client.create_producer(a_topic()) for client in there]
         before = [ended(sluice) for sluice in both]
         for number in range(14):

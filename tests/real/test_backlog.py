@@ -87,8 +87,8 @@ def settled(rest: PulsarRest, name: str) -> dict[str, Any]:
     """The subscription at the broker, once it has no backlog or that takes too long."""
 
     def subscription() -> dict[str, Any]:
-        found: dict[str, Any] = rest.stats(name)["subscriptions"]["s"]
-        return found
+        stats: dict[str, Any] = rest.stats(name)["subscriptions"]["s"]
+        return stats
 
     wait_until(lambda: not subscription()["msgBacklog"], PATIENCE_S, 0.1)
     return subscription()
@@ -113,7 +113,11 @@ def played(sluice_proxy: SluiceProcess, real_broker: StandaloneBroker, rest: Pul
 def test_each_message_arrives_once(played: Played[Emptied], name: str) -> None:
     drained = played[name]
     ids = [message.message_id() for message in drained.messages]
-    assert len({(one.ledger_id(), one.entry_id(), one.batch_index()) for one in ids}) == len(ids) == COUNT
+    assert (
+        len({(message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()) for message_id in ids})
+        == len(ids)
+        == COUNT
+    )
     assert sorted(digest(message.data()) for message in drained.messages) == sorted(drained.sent)
     assert min(len(watcher.messages) for watcher in drained.watchers) >= COUNT / len(CONSUMERS) / 2
 

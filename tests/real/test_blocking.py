@@ -148,9 +148,9 @@ def test_a_blocked_client_is_told_at_once_and_let_in_again_at_once(
         other.create_producer(topic)
     blocks.remove_all()
     began = time.monotonic()
-    for one in (client, other):
-        one.create_producer(topic).send(b"back")
-        one.close()
+    for blocked_client in (client, other):
+        blocked_client.create_producer(topic).send(b"back")
+        blocked_client.close()
     assert time.monotonic() - began < SOON_S
 
 

@@ -55,32 +55,32 @@ def test_one_command_after_the_other_is_answered_alike(
     """Ids that are there, gone, or never were; each command when the one before is done."""
     random, model = Random(seed), ModelBroker()
     for number in range(COMMANDS):
-        one = said(random, random.choice(NAMES), words)
-        if one.name == "SUBSCRIBE":
-            one = _of_its_own(one, seed)
-        if one.name == "SEND" and one.fields[0][1] not in model.producers and number < COMMANDS // 2:
+        command = said(random, random.choice(NAMES), words)
+        if command.name == "SUBSCRIBE":
+            command = _of_its_own(command, seed)
+        if command.name == "SEND" and command.fields[0][1] not in model.producers and number < COMMANDS // 2:
             continue  # it ends the connection
-        model.take(one.encoded())
+        model.take(command.encoded())
         while model.tasks:
             model.complete(model.tasks[0], 0)
         expected = _told(model)
-        client.say(one.encoded())
+        client.say(command.encoded())
         came = client.hear(1)[:1] if len(expected) == 1 and expected[0][0] == c.PONG else _heard(client, len(expected))
-        assert _plain(came) == Counter(expected), f"command {number}: {one}"
-        assert client.is_over == bool(model.closed_for), f"command {number}: {one}"
+        assert _plain(came) == Counter(expected), f"command {number}: {command}"
+        assert client.is_over == bool(model.closed_for), f"command {number}: {command}"
         if client.is_over:
             return
     at_broker = {name: rest.stats(name)["publishers"] for name in words.topics}
-    assert {(name, one["producerId"]) for name, found in at_broker.items() for one in found} == {
+    assert {(name, publisher["producerId"]) for name, publishers in at_broker.items() for publisher in publishers} == {
         (held.place[0], number) for number, held in model.producers.items()
     }
 
 
-def _of_its_own(one: Said, seed: int) -> Said:
+def _of_its_own(command: Said, seed: int) -> Said:
     """With a subscription that no other consumer has, so that it may be unsubscribed from."""
-    number = dict(one.fields)[4]
+    number = dict(command.fields)[4]
     return Said(
-        one.name, tuple((place, f"sub-{seed}-{number}" if place == 2 else value) for place, value in one.fields)
+        command.name, tuple((place, f"sub-{seed}-{number}" if place == 2 else value) for place, value in command.fields)
     )
 
 
@@ -94,8 +94,8 @@ def _told(model: ModelBroker) -> list[tuple[int, Any]]:
 def _heard(client: RawClient, count: int) -> list[tuple[int, dict[str, Any]]]:
     """So many, and what else there is when a PING has been answered."""
     heard: list[tuple[int, dict[str, Any]]] = []
-    while len(heard) < count and (one := client.hear(1)):
-        heard += [each for each in one if each[0] not in NOT_COMPARED]
+    while len(heard) < count and (answers := client.hear(1)):
+        heard += [each for each in answers if each[0] not in NOT_COMPARED]
     return heard + [each for each in client.hear_all() if each[0] not in NOT_COMPARED]
 
 
@@ -118,7 +118,7 @@ def test_commands_in_one_write_are_answered_in_one_of_the_ways_of_the_model(
 
     def answered(topics: list[str], commands: list[Said]) -> tuple[tuple[tuple[int, Any], ...], frozenset[str]]:
         with RawClient(real_broker.service_url) as client:
-            client.say(b"".join(one.encoded() for one in commands))
+            client.say(b"".join(command.encoded() for command in commands))
             heard, ways, late = client.hear_all(), _ways(commands), time.monotonic() + LATE_S
             while True:
                 while more := client.hear(1, SILENT_S):
@@ -129,9 +129,9 @@ def test_commands_in_one_write_are_answered_in_one_of_the_ways_of_the_model(
                     return way
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = pool.map(answered, *zip(*pipelines, strict=True))
-        for (_, commands), way in zip(pipelines, found, strict=True):
-            assert way in _ways(commands), [str(one) for one in commands]
+        outcomes = pool.map(answered, *zip(*pipelines, strict=True))
+        for (_, commands), way in zip(pipelines, outcomes, strict=True):
+            assert way in _ways(commands), [str(command) for command in commands]
 
 
 def _command(name: str, topic: str, request: int) -> Said:
@@ -147,30 +147,32 @@ def _is_on(rest: PulsarRest, topic: str) -> bool:
         stats = rest.stats(topic)
     except AdminError:
         return False
-    return bool(stats["publishers"]) or any(one["consumers"] for one in stats["subscriptions"].values())
+    return bool(stats["publishers"]) or any(
+        subscription["consumers"] for subscription in stats["subscriptions"].values()
+    )
 
 
 def _ways(pipeline: list[Said]) -> set[tuple[tuple[tuple[int, Any], ...], frozenset[str]]]:
     """Every way in which the model may deal with these commands: its answers, and the topics that are left."""
-    found, open_ways = set(), [ModelBroker()]
-    for one in [*pipeline, None]:
+    ways, open_ways = set(), [ModelBroker()]
+    for command in [*pipeline, None]:
         reached: list[ModelBroker] = []
         while open_ways:
             model = open_ways.pop()
-            if one is not None or not model.tasks:
+            if command is not None or not model.tasks:
                 reached.append(model)
             for place in range(len(model.tasks)):
                 other = copy.deepcopy(model)
                 other.complete(other.tasks[place], 0)
                 open_ways.append(other)
         for model in reached:
-            if one is not None:
-                model.take(one.encoded())
+            if command is not None:
+                model.take(command.encoded())
         open_ways = reached
     for model in open_ways:
         there = frozenset(held.place[0] for held in (*model.producers.values(), *model.consumers.values()))
-        found.add((tuple(sorted(_told(model))), there))
-    return found
+        ways.add((tuple(sorted(_told(model))), there))
+    return ways
 
 
 FEWEST_TRIALS, MOST_TRIALS, SENDS = 4, 100, 500
@@ -214,10 +216,10 @@ def test_what_a_broker_writes_behind_a_close(real_broker: StandaloneBroker, name
     assert both_were_seen()
 
 
-def _behind(whose: str, client: RawClient, close: int) -> Counter[Any]:
+def _behind(side: str, client: RawClient, close: int) -> Counter[Any]:
     """What comes behind an answer of this type, by type."""
     kinds = [kind for kind, _fields in (*client.hear_all(), *client.hear(20_000, 0.5))]
-    return Counter((whose, kind) for kind in kinds[kinds.index(close) :])
+    return Counter((side, kind) for kind in kinds[kinds.index(close) :])
 
 
 @pytest.mark.parametrize("number", c.FUTURE)

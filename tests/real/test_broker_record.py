@@ -24,7 +24,7 @@ def probe(due: float, taken: float) -> Entry:
 
 def naive(held: Held, entries: Sequence[Entry]) -> float:
     """By all intervals of times that tell milliseconds."""
-    (step,), times = held.steps, [one.at for one in sorted(entries)]
+    (step,), times = held.steps, [arrival.at for arrival in sorted(entries)]
     spans = [(first, last) for first in range(len(times)) for last in range(first, len(times))]
     over = max(last - first + 1 - step.rate * (times[last] - times[first] + TICK_S) for first, last in spans)
     return over - step.burst - held.members

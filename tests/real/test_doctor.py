@@ -28,8 +28,8 @@ def test_what_clients_open_and_close_is_what_the_broker_has(
     code, (line,) = doctor(sluice_proxy, real_broker, "--everywhere")
     assert code == 0
     assert line.startswith("no difference in 13 producers and consumers, on all topics ")
-    for one in (*producers[:2], *consumers[-2:]):
-        one.close()
+    for stream in (*producers[:2], *consumers[-2:]):
+        stream.close()
     code, (line,) = doctor(sluice_proxy, real_broker)
     assert code == 0
     assert line.startswith("no difference in 9 producers and consumers, on the topics that the proxy knows of ")

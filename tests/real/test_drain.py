@@ -132,12 +132,12 @@ def check_unnoticed(language: str, url: str, output: Path, leave: Callable[[], S
     with moved_clients(language, url, output, kinds) as program:
         last = leave()
         wait_for(lambda: stream_count(last) >= sum(STREAMS[kind] for kind in kinds), told=program.printed)
-        found = program.end()
+        counts = program.end()
         troubles, late_chunks = program.troubles(), program.late_chunks()
     assert troubles == []
-    assert found["sent"] > 100
-    assert found["failed"] == 0, found
-    assert found["disordered"] + found["lacking"] <= late_chunks, found
+    assert counts["sent"] > 100
+    assert counts["failed"] == 0, counts
+    assert counts["disordered"] + counts["lacking"] <= late_chunks, counts
 
 
 LANGUAGES = pytest.mark.parametrize(

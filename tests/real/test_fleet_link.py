@@ -47,13 +47,13 @@ async def members(real_broker: StandaloneBroker, request: pytest.FixtureRequest)
     """Three of them. The parameter is the leases, in seconds: of the first, which coordinates, and of the others."""
     first_s, others_s = getattr(request, "param", (10, 10))
     leases = {"a": first_s, "b": others_s, "c": others_s}
-    found = [Member(real_broker.service_url, *one) for one in leases.items()]
-    for each in found:
+    members = [Member(real_broker.service_url, *lease) for lease in leases.items()]
+    for each in members:
         await each.link.start()
-        await until(lambda: found[0].turns)
-    await until(lambda: _stands(found) or found[0].turns[1:])
-    yield found
-    for each in found:
+        await until(lambda: members[0].turns)
+    await until(lambda: _stands(members) or members[0].turns[1:])
+    yield members
+    for each in members:
         await each.link.stop()
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -124,23 +124,23 @@ class Process:
 @pytest.fixture
 async def processes(real_broker: StandaloneBroker, request: pytest.FixtureRequest) -> AsyncIterator[list[Process]]:
     """Three members whose lease is the parameter: seconds."""
-    found = []
+    processes = []
     for name in ("a", "b", "c"):
         command = (sys.executable, "-m", "tests.real.fleet_member", real_broker.service_url, name, str(request.param))
-        found.append(Process(name, await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)))
+        processes.append(Process(name, await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)))
     try:
-        await until(lambda: all(_hears(found, each) for each in found))
-        yield found
+        await until(lambda: all(_hears(processes, each) for each in processes))
+        yield processes
     finally:
-        for each in found:
+        for each in processes:
             if each.process.returncode is None:
                 each.process.kill()
             await each.process.wait()
             await each.reading
 
 
-def _hears(processes: list[Process], one: Process) -> bool:
-    return any(f"hears {each.name}" in one.lines for each in processes if each.is_leading)
+def _hears(processes: list[Process], process: Process) -> bool:
+    return any(f"hears {each.name}" in process.lines for each in processes if each.is_leading)
 
 
 @pytest.mark.parametrize("processes", [600], indirect=True)
@@ -162,7 +162,7 @@ async def test_frozen_coordinator_is_fenced_out_and_not_heard_again(processes: l
 
     def followed() -> Process | None:
         """The one that leads and both hear: if both lose patience at the same moment, one fences out the other."""
-        heard = (each for each in others if all(f"hears {each.name}" in one.lines for one in others))
+        heard = (each for each in others if all(f"hears {each.name}" in process.lines for process in others))
         return next((each for each in heard if each.is_leading), None)
 
     def follows() -> bool:

@@ -13,6 +13,6 @@ pytestmark = [pytest.mark.real, pytest.mark.on_request]
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 def test_a_fleet_holds_a_limit_and_uses_it(cluster: PulsarCluster, tmp_path: Path, scene: Scene) -> None:
-    found = scene.alone(cluster, tmp_path)
+    sample = scene.alone(cluster, tmp_path)
     judged = {"violated": judge(tmp_path, [scene.name])[scene.name]}
-    assert not missed([scene.row(JUDGED)], {scene.name: {SUBJECT: [{**found, **judged}]}})
+    assert not missed([scene.row(JUDGED)], {scene.name: {SUBJECT: [{**sample, **judged}]}})

@@ -65,15 +65,15 @@ class Crowd:
                     new = open_.enter_context(RawClient(self.sluice.service_url, self.target))
                     self.clients[place : place + 1] = [new]
                 some = [self._one() for _ in range(self.random.choice((1, 1, 2, 4)))]
-                self.clients[place].log += [f"said {one}" for one in some]
-                self.clients[place].say(b"".join(one.encoded() for one in some))
+                self.clients[place].log += [f"said {command}" for command in some]
+                self.clients[place].say(b"".join(command.encoded() for command in some))
                 self.said += len(some)
                 self.clients[place].hear(1, self.random.choice((0, 0.005, 0.02)))
 
     def _one(self) -> Said:
-        while (one := said(self.random, words=WORDS)).name in DEADLY:
+        while (command := said(self.random, words=WORDS)).name in DEADLY:
             pass
-        return one
+        return command
 
     def be_quiet(self) -> None:
         """Until each has the answer to a PING, and held publishes have gone or been refused."""
@@ -91,30 +91,30 @@ class Crowd:
 
     def _has(self, consumer: dict[str, Any]) -> bool:
         """Whether the broker's own connection says that it has it."""
-        (client,) = [one for one in self.clients if one.address == consumer["client_address"]]
+        (client,) = [speaker for speaker in self.clients if speaker.address == consumer["client_address"]]
         client.say(Said("GET_LAST_MESSAGE_ID", ((1, consumer["stream_id"]), (2, ASKED))).encoded())
         heard = [*client.hear_all(), *client.hear(100, 1)]
         return any(kind == c.GET_LAST_MESSAGE_ID_RESPONSE and fields["request"] == ASKED for kind, fields in heard)
 
     def explained(self, lines: list[str]) -> list[str]:
         """What was said and heard of the ids that differ."""
-        told: list[str] = []
+        explanation: list[str] = []
         for stream in self.sluice.get("/sluice/streams")["streams"]:
             if any(f"(connection {stream['connection_id']}" in line and stream["topic"] in line for line in lines):
-                speakers = [one for one in self.clients if one.address == stream["client_address"]]
-                told += [f"{stream['direction']} {stream['stream_id']} of {stream['topic']}:"]
-                told += [line for one in speakers for line in one.log[-200:]]
-        return told
+                speakers = [speaker for speaker in self.clients if speaker.address == stream["client_address"]]
+                explanation += [f"{stream['direction']} {stream['stream_id']} of {stream['topic']}:"]
+                explanation += [line for speaker in speakers for line in speaker.log[-200:]]
+        return explanation
 
 
 def _only_here(streams: list[dict[str, Any]], line: str) -> list[dict[str, Any]]:
     """The consumers that a line may mean which says that only Sluice has one."""
     return [
-        one
-        for one in streams
+        stream
+        for stream in streams
         if line.startswith("only Sluice has consumer")
-        and f"(connection {one['connection_id']})" in line
-        and f"{one['subscription']!r} on {one['topic']} " in line
+        and f"(connection {stream['connection_id']})" in line
+        and f"{stream['subscription']!r} on {stream['topic']} " in line
     ]
 
 

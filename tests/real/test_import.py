@@ -99,9 +99,9 @@ def test_a_brokers_limits_are_taken_over(result: Result, output: Path) -> None:
 def test_the_commands_that_are_told_end_the_limits_at_the_broker(
     real_broker: StandaloneBroker, result: Result, calls: AdminCalls
 ) -> None:
-    told = commands(result)
-    assert len(told) == 10
-    for command in told:
+    lines = commands(result)
+    assert len(lines) == 10
+    for command in lines:
         calls.call(real_broker.admin_url, command.removeprefix("pulsar-admin ")).assert_well()
     assert commands(run("--from-admin", real_broker.admin_url)) == []
 

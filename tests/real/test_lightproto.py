@@ -99,19 +99,19 @@ def test_the_model_reads_every_form_as_brokers_do() -> None:
     random = Random(27)
     whole = [_twisted(random, random.choice(NAMES)) for _ in range(4000)]
     commands = [*whole, *(changed(random, command) for command in whole if command)]
-    theirs = [found if found is not None and found[0] in _SHOWN else None for found in read_by_broker(commands)]
+    theirs = [reading if reading is not None and reading[0] in _SHOWN else None for reading in read_by_broker(commands)]
     different = [
-        (command.hex(), ours, found)
-        for command, found in zip(commands, theirs, strict=True)
-        if (ours := _read_by_model(command, found)) != found
+        (command.hex(), ours, reading)
+        for command, reading in zip(commands, theirs, strict=True)
+        if (ours := _read_by_model(command, reading)) != reading
     ]
     assert different == []
-    assert {found[0] for found in theirs if found is not None} == _SHOWN
+    assert {reading[0] for reading in theirs if reading is not None} == _SHOWN
 
 
 def _twisted(random: Random, name: str) -> bytes:
-    said = Said(name, fields_of(random, name, TEXT), random.choice(("", *FORMS)), fields_of(random, name, TEXT))
-    return taken_apart(said.encoded())[0]
+    command = Said(name, fields_of(random, name, TEXT), random.choice(("", *FORMS)), fields_of(random, name, TEXT))
+    return taken_apart(command.encoded())[0]
 
 
 def _read_by_model(command: bytes, theirs: Read) -> Read:
@@ -126,8 +126,8 @@ def _read_by_model(command: bytes, theirs: Read) -> Read:
     shown = {"NumMessages": _signed(known)} if kind == c.SEND else {}
     shown |= {"MessagePermits": _signed(known)} if kind == c.FLOW else {}
     names = {java: name for name, javas in _JAVA.items() for java in javas}
-    told = theirs[1] if theirs is not None else {}
-    return kind, {java: shown.get(java) or _as_java(known.get(names[java], "")) for java in told}
+    their_fields = theirs[1] if theirs is not None else {}
+    return kind, {java: shown.get(java) or _as_java(known.get(names[java], "")) for java in their_fields}
 
 
 def _signed(fields: dict[str, Any]) -> str:
@@ -193,11 +193,11 @@ def _is_said(value: Any) -> bool:
 def test_what_sluice_reads_is_what_brokers_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every type, in every form, hidden in every other, and with one byte changed; or it is refused."""
     random, believed = Random(28), Believed(monkeypatch)
-    said: list[tuple[bytes, Read, bytes]] = []
+    readings: list[tuple[bytes, Read, bytes]] = []
     for _ in range(6000):
         command = _any_type(random)
-        said += [(one, *believed.read(frame(one))) for one in (command, changed(random, command))]
-    went = [(command, ours, goes) for command, ours, goes in said if ours is not None]
+        readings += [(variant, *believed.read(frame(variant))) for variant in (command, changed(random, command))]
+    went = [(command, ours, goes) for command, ours, goes in readings if ours is not None]
     different = [
         (command.hex(), ours, theirs)
         for (command, ours, _goes), theirs in zip(went, read_by_broker(goes for *_, goes in went), strict=True)
@@ -207,7 +207,7 @@ def test_what_sluice_reads_is_what_brokers_read(monkeypatch: pytest.MonkeyPatch)
     assert {ours[0] for _command, ours, _goes in went if ours is not None} == set(
         _KINDS
     ) - BETWEEN_BROKERS - NOT_OFFERED
-    assert len(said) / 5 < len(went) < len(said) * 4 / 5, "much is refused, and much is not"
+    assert len(readings) / 5 < len(went) < len(readings) * 4 / 5, "much is refused, and much is not"
 
 
 _KINDS = (*BaseCommand.Type.values(), c.FUTURE[0])
@@ -240,5 +240,5 @@ def _any_fields(random: Random, kind: int) -> FieldList:
 def _agree(ours: Read, theirs: Read) -> bool:
     assert ours is not None
     assert theirs is not None
-    told = {name: value for name, value in ours[1].items() if name in theirs[1] or value != _as_java("")}
-    return ours[0] == theirs[0] and told.items() <= theirs[1].items()
+    fields = {name: value for name, value in ours[1].items() if name in theirs[1] or value != _as_java("")}
+    return ours[0] == theirs[0] and fields.items() <= theirs[1].items()

@@ -89,13 +89,13 @@ class Look(NamedTuple):
 
 def looks(views: list[dict[str, Any]]) -> list[Look]:
     """One of each two answers: of the first, what it counts; of both, when, as each reads the clock and then counts."""
-    found = []
+    moments = []
     for view, following in zip(views[::2], views[1::2], strict=True):
         (stream,) = view["streams"]
         held = stream["observed"]["held_messages"]
         since, until = (answer["monotonic_ms"] / 1000 for answer in (view, following))
-        found.append(Look(since, until, stream["offered_messages"] - held, held))
-    return found
+        moments.append(Look(since, until, stream["offered_messages"] - held, held))
+    return moments
 
 
 def test_an_observed_limit_holds_nothing(played: Played[Any]) -> None:
@@ -135,6 +135,6 @@ def test_too_many_publishes_without_an_answer_pause_and_each_pause_ends(
 
 
 def assert_each_pause_ended(stage: Stage, cause: str) -> None:
-    pauses, resumes = (counted(stage.sluice, f"sluice_{what}_total", cause=cause) for what in ("pauses", "resumes"))
+    pauses, resumes = (counted(stage.sluice, f"sluice_{event}_total", cause=cause) for event in ("pauses", "resumes"))
     assert pauses == resumes >= 1
     assert counted(stage.sluice, "sluice_reading_paused") == 0

@@ -71,8 +71,8 @@ class GoSuite(Suite):
     """The Go client's tests, compiled."""
 
     def __init__(self, folder: Path, service: str, web: str) -> None:
-        found = json.loads(_run("go", "mod", "download", "-json", MODULE, cwd=folder.parent).stdout)
-        super().__init__(shutil.copytree(found["Dir"], folder), service, web)
+        module = json.loads(_run("go", "mod", "download", "-json", MODULE, cwd=folder.parent).stdout)
+        super().__init__(shutil.copytree(module["Dir"], folder), service, web)
         self._package = folder / "pulsar"
         self._program = self._package / "suite.test"
         compiled = _run("go", "test", "-c", "-o", str(self._program), "./pulsar", cwd=folder)
@@ -131,17 +131,17 @@ def _run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def suites(request: pytest.FixtureRequest, short_lived_java: None, tmp_path: Path) -> Iterator[tuple[Suite, Suite]]:
     """At a broker, and through Sluice at another one, so that they do not meet in topics of one name."""
     settings = BrokerSettings(properties=_PROPERTIES)
-    with StandaloneBroker(tmp_path / "one", settings) as one, StandaloneBroker(tmp_path / "two", settings) as two:
-        for broker in one, two:
+    with StandaloneBroker(tmp_path / "one", settings) as first, StandaloneBroker(tmp_path / "two", settings) as second:
+        for broker in first, second:
             admin = AdminClient(broker.admin_url)
             admin.make_tenant("private")
             for namespace in ("private/auth", "public/default-2"):
                 admin.make_namespace(namespace)
-        sluice = start_sluice(tmp_path / "sluice", two.service_url, {})
+        sluice = start_sluice(tmp_path / "sluice", second.service_url, {})
         try:
             service = sluice.service_url.removeprefix("pulsar://")
-            direct = request.param(tmp_path / "direct", one.address, one.web_address)
-            yield direct, request.param(tmp_path / "proxied", service, two.web_address)
+            direct = request.param(tmp_path / "direct", first.address, first.web_address)
+            yield direct, request.param(tmp_path / "proxied", service, second.web_address)
         finally:
             sluice.stop()
 

@@ -46,8 +46,10 @@ def _ask(sluice: SluiceProcess, method: str, path: str, body: object = None, **h
     connection = http.client.HTTPConnection(sluice.admin_url.removeprefix("http://"), timeout=PATIENCE_S)
     try:
         text = None if body is None else json.dumps(body)
-        said = {"Content-Type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, text, said)
+        fields = {"Content-Type": "application/json"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        connection.request(method, path, text, fields)
         answer = connection.getresponse()
         return answer.status, answer.getheader("ETag", ""), answer.read()
     finally:
@@ -65,9 +67,9 @@ def members(
     rest.ensure_namespace(NAMESPACE)
     folder = tmp_path_factory.mktemp("members")
     configs = _config(folder, "a"), _config(folder, "b")
-    found = [start_sluice(folder / one["proxy_id"], real_broker.service_url, one) for one in configs]
-    yield found
-    for each in found:
+    members = [start_sluice(folder / config["proxy_id"], real_broker.service_url, config) for config in configs]
+    yield members
+    for each in members:
         each.stop()
 
 

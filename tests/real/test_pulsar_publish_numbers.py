@@ -103,9 +103,9 @@ def test_sends_one_by_one_get_all_10_messages_a_second(played: Played[Any], stag
 
 def test_a_topics_byte_limit_holds_within_the_brokers(played: Played[Any], stages: dict[str, Stage]) -> None:
     """MessagePublishThrottlingTest."""
-    one, three = played["broker and topic bytes"]
+    topic_flow, three = played["broker and topic bytes"]
     entry = three.entry_bytes(topic("bytes-1"))
-    for flow, rate in ((one, 400), (three, 800)):
+    for flow, rate in ((topic_flow, 400), (three, 800)):
         flow.assert_whole()
         line = Line(rate, burst=rate / 10, entry=entry)
         assert_never_above(in_bytes(flow.arrivals, entry), line, flow.begun)

@@ -56,9 +56,9 @@ class Scene:
 
     def assert_stored_once_and_in_order(self) -> None:
         """What its client says is stored, and nothing else."""
-        said = sorted(fate.number for fate in self.fates if fate.said == STORED)
+        receipts = sorted(fate.number for fate in self.fates if fate.said == STORED)
         stored = [int(message.data().rstrip(b"\0")) for message in read_all(self.stage.at_broker, self.topic)]
-        assert stored == said
+        assert stored == receipts
         assert stored
 
     def assert_within_the_limit(self, begun: float) -> None:

@@ -59,8 +59,10 @@ def asked_twice(client: RawClient, topic: str, fields: dict[int, Any], changed: 
 def owners(rest: PulsarRest, topic: str) -> list[str]:
     """Names of the producers and consumers on a topic."""
     stats = rest.stats(topic)
-    consumers = [one for each in stats["subscriptions"].values() for one in each["consumers"]]
-    return [one["producerName"] for one in stats["publishers"]] + [one["consumerName"] for one in consumers]
+    consumers = [consumer for each in stats["subscriptions"].values() for consumer in each["consumers"]]
+    return [publisher["producerName"] for publisher in stats["publishers"]] + [
+        consumer["consumerName"] for consumer in consumers
+    ]
 
 
 SAME: dict[str, tuple[dict[int, Any], dict[int, Any]]] = {

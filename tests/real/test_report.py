@@ -54,8 +54,8 @@ def refuse(sluice: SluiceProcess) -> Counter[str]:
     It sends all of them at once. Of one that sends in bursts, interval after interval, lines do not tell whether it was
     refused while the bucket was full: how many intervals its bursts fall into is up to the machine.
     """
-    said = by_java(sluice.service_url, REFUSED, Rounds("single", rounds=1, in_round=150))
-    fates = Counter(fate.said.split()[0] for fate in said)
+    outcomes = by_java(sluice.service_url, REFUSED, Rounds("single", rounds=1, in_round=150))
+    fates = Counter(fate.said.split()[0] for fate in outcomes)
     assert set(fates) == {"stored", "NotAllowedException"}
     return fates
 

@@ -39,7 +39,7 @@ _SUFFIXES = (
 
 def _generated() -> list[str]:
     """Names of every kind of part, with up to three partition suffixes."""
-    suffixes = ["", *(f"-partition-{one}" for one in _SUFFIXES)]
+    suffixes = ["", *(f"-partition-{number}" for number in _SUFFIXES)]
     suffixes += [first + second for first, second in itertools.product(suffixes[1:], repeat=2)]
     suffixes += ["".join(random.Random(7).choices(suffixes[1:18], k=3)) for _ in range(50)]
     parts = itertools.product(("persistent", "non-persistent"), _NAMESPACES, _LOCALS, suffixes)
@@ -72,8 +72,8 @@ def test_every_name_is_to_sluice_what_it_is_to_the_broker() -> None:
         if _as_sluice_says(name) != expected:
             differing.append((name, broker, _as_sluice_says(name)))
     assert differing == []
-    said = [answer.partition(" ")[0] for answer in answers]
-    assert min(said.count(word) for word in ("true", "false", "refused")) > 100
+    words = [answer.partition(" ")[0] for answer in answers]
+    assert min(words.count(word) for word in ("true", "false", "refused")) > 100
 
 
 def test_only_exempt_topics_have_the_limit_of_the_exempt(sluice_proxy: SluiceProcess, rest: PulsarRest) -> None:

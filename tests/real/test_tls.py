@@ -226,8 +226,8 @@ def refusal(sluice: SluiceProcess) -> str:
     where = urlsplit(sluice.service_url)
     with socket.create_connection((where.hostname, where.port), 10) as connection:
         connection.sendall(connect())
-        said = body(connection.recv(65536))
-    return said.message if isinstance(said, CommandError) else ""
+        answer = body(connection.recv(65536))
+    return answer.message if isinstance(answer, CommandError) else ""
 
 
 def logged(sluice: SluiceProcess, **fields: str) -> list[dict[str, Any]]:
@@ -378,8 +378,8 @@ CLIENTS = [
     ),
 ]
 if os.environ.get("SLUICE_TEST_RUST"):
-    said = ["certificate verify failed", "AuthorizationError"]
-    CLIENTS.append(pytest.param(rust_command, "own_certificate_refused", said, id="rust"))
+    errors = ["certificate verify failed", "AuthorizationError"]
+    CLIENTS.append(pytest.param(rust_command, "own_certificate_refused", errors, id="rust"))
 
 
 @pytest.mark.parametrize(("command", "unliked", "said_by_client"), CLIENTS)
@@ -428,7 +428,7 @@ def test_official_clients_are_served_by_tls_and_told_what_is_wrong(
     for words in (*said_by_client, "signature fits no key", "the password is wrong", "takes token, basic, tls"):
         assert words in done.stdout + done.stderr
     after = refusals(proving, sluice, unliked)
-    unseen = {what for what, count in after.items() if count <= before[what]}
+    unseen = {failure for failure, count in after.items() if count <= before[failure]}
     assert unseen == ({"certificate_untrusted"} if command is rust_command else set())
 
     def is_logged(words: str) -> bool:

@@ -101,10 +101,10 @@ def assert_silent(consumer: pulsar.Consumer, quiet_ms: int = QUIET_MS) -> None:
 
 
 def digests(messages: list[pulsar.Message]) -> Digests:
-    found = defaultdict(list)
+    by_producer = defaultdict(list)
     for message in messages:
-        found[message.properties()["producer"]].append(digest(message.data()))
-    return dict(found)
+        by_producer[message.properties()["producer"]].append(digest(message.data()))
+    return dict(by_producer)
 
 
 def sent_by(*senders: Sender) -> Digests:

@@ -164,5 +164,5 @@ def test_every_error_is_pulsars_own_for_it() -> None:
         BoundName.CONSUMERS_OF_SUBSCRIPTION: ConsumerBusy,
     }
     others = dict.fromkeys(BoundName, TooManyRequests) | {BoundName.SUBSCRIBE_RATE: NotAllowedError}
-    assert {what: error_of(NotAdmittedError(what, "")) for what in BoundName} == others | busy
-    assert {error_of(NotAdmittedError(what, "", is_passing=True)) for what in BoundName} == {ServiceNotReady}
+    assert {bound: error_of(NotAdmittedError(bound, "")) for bound in BoundName} == others | busy
+    assert {error_of(NotAdmittedError(bound, "", is_passing=True)) for bound in BoundName} == {ServiceNotReady}

@@ -35,9 +35,9 @@ class Client:
     def _leave(self) -> None:
         self.left += 1
 
-    def says(self, *said: Message | bytes) -> list[bytes]:
+    def says(self, *commands: Message | bytes) -> list[bytes]:
         self.heard.clear()
-        self._turned_away.feed(b"".join(map(as_frame, said)))
+        self._turned_away.feed(b"".join(map(as_frame, commands)))
         return self.heard
 
 
@@ -47,7 +47,7 @@ def test_it_may_connect_with_its_own_protocol_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "answer"),
+    ("command", "answer"),
     [
         (producer(), error(101, NotAllowedError, WHY)),
         (producer(epoch=1), error(101, ProducerFenced, WHY)),
@@ -58,22 +58,22 @@ def test_it_may_connect_with_its_own_protocol_version() -> None:
         (PING, PONG),
     ],
 )
-def test_each_request_is_refused_in_its_own_form(said: Message | bytes, answer: bytes) -> None:
-    assert Client().says(said) == [answer]
+def test_each_request_is_refused_in_its_own_form(command: Message | bytes, answer: bytes) -> None:
+    assert Client().says(command) == [answer]
 
 
 def test_a_lookup_leads_back_to_the_proxy_and_to_no_broker() -> None:
     """A producer that was open before then asks for PRODUCER, and can be ended for good."""
     (answer,) = Client().says(lookup(9))
-    found = body(answer)
-    assert (found.request_id, found.response) == (9, CommandLookupTopicResponse.Connect)
-    assert found.proxy_through_service_url
-    assert found.broker_service_url == "pulsar://blocked.invalid:6650"
+    response = body(answer)
+    assert (response.request_id, response.response) == (9, CommandLookupTopicResponse.Connect)
+    assert response.proxy_through_service_url
+    assert response.broker_service_url == "pulsar://blocked.invalid:6650"
 
 
-@pytest.mark.parametrize("said", [send(0), PONG, CommandAuthResponse()])
-def test_what_wants_no_answer_gets_none(said: Message | bytes) -> None:
-    assert Client().says(said) == []
+@pytest.mark.parametrize("command", [send(0), PONG, CommandAuthResponse()])
+def test_what_wants_no_answer_gets_none(command: Message | bytes) -> None:
+    assert Client().says(command) == []
 
 
 def test_a_request_may_come_in_pieces() -> None:

@@ -42,8 +42,8 @@ def test_a_blocked_address_is_refused_and_no_broker_is_asked(world: World, name:
     block(world, "address", name)
     client = world.client()
     client >> [connect(), metadata()]
-    who = "address '192.0.2.0/24'" if "/" in name else "address '192.0.2.7'"
-    client << ["CONNECTED", metadata_refused(1, NotAllowedError, f"{who} is blocked by Sluice: too loud")]
+    subject = "address '192.0.2.0/24'" if "/" in name else "address '192.0.2.7'"
+    client << ["CONNECTED", metadata_refused(1, NotAllowedError, f"{subject} is blocked by Sluice: too loud")]
     client.leave()
     assert world.dials == []
     assert world.counters.connections_ended == {"blocked": 1}

@@ -49,16 +49,16 @@ def test_a_connection_to_a_broker_begins_with_the_address_of_its_client(world: W
 
 def test_the_address_is_that_of_the_header_before_the_clients_own_bytes(world: World) -> None:
     greeted(world, "10.0.0.5", write_header(CLIENT))
-    found = read_header(at_broker(world))
-    assert found is not None
-    assert found.source == CLIENT
+    header = read_header(at_broker(world))
+    assert header is not None
+    assert header.source == CLIENT
 
 
 def test_a_client_of_ipv6_is_named_in_its_family(world: World) -> None:
     greeted(world, "2001:db8::7")
-    found = read_header(at_broker(world))
-    assert found is not None
-    assert found.source == ("2001:db8::7", 40001)
+    header = read_header(at_broker(world))
+    assert header is not None
+    assert header.source == ("2001:db8::7", 40001)
 
 
 def test_nothing_is_before_the_clients_bytes_unless_it_is_asked_for(make_world: Make) -> None:

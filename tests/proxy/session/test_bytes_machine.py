@@ -88,13 +88,13 @@ class Both:
             peer.stop_reading()
 
     def turn(self, number: int, turn: Turn) -> None:
-        whose, sizes, share, most = turn
+        producer_id, sizes, share, most = turn
         numbers = range(100 * number, 100 * number + len(sizes))
-        sends = [send(each, whose, size=size) for each, size in zip(numbers, sizes, strict=True)]
+        sends = [send(each, producer_id, size=size) for each, size in zip(numbers, sizes, strict=True)]
         messages = [message(each, 7, size=size) for each, size in zip(numbers, sizes, strict=True)]
         self._run(
             self.there.turn(sends, share, most),
-            self.back.turn([*messages, receipt(number, whose), PING], share, most),
+            self.back.turn([*messages, receipt(number, producer_id), PING], share, most),
         )
         self.world.advance(0.3)
         for way in (self.there, self.back):
@@ -125,14 +125,14 @@ def test_all_arrives_once_and_in_order(turns: list[Turn], transports: type[FakeT
         for number, turn in enumerate(turns):
             both.turn(number, turn)
         both.rest()
-        for whose in (LIMITED, UNLIMITED):
-            assert of(whose, both.there.came) == of(whose, both.there.sent)
+        for producer_id in (LIMITED, UNLIMITED):
+            assert of(producer_id, both.there.came) == of(producer_id, both.there.sent)
         assert both.back.came == both.back.sent
         assert both.world.engine.slices.slow_reads.kept == 0
     finally:
         both.world.close()
 
 
-def of(whose: int, frames: list[bytes]) -> list[bytes]:
+def of(producer_id: int, frames: list[bytes]) -> list[bytes]:
     """The publishes of one producer."""
-    return [frame for frame in frames if name_of(frame) == "SEND" and body(frame).producer_id == whose]
+    return [frame for frame in frames if name_of(frame) == "SEND" and body(frame).producer_id == producer_id]

@@ -142,7 +142,7 @@ def test_a_command_with_two_bodies_ends_the_connection(world: World) -> None:
     first = CommandProducer(topic=TOPIC, producer_id=1, request_id=101, producer_name="first")
     second = CommandProducer(topic=TOPIC, producer_id=1, request_id=101)
     inside = b"\x08\x05" + b"".join(
-        b"\x2a" + bytes([len(one)]) + one for one in (first.SerializeToString(), second.SerializeToString())
+        b"\x2a" + bytes([len(command)]) + command for command in (first.SerializeToString(), second.SerializeToString())
     )
     client >> SIZES.pack(len(inside) + 4, len(inside)) + inside
     broker << NOTHING

@@ -30,7 +30,7 @@ class Rig:
                 self.heard.append("cancelled")
                 raise
 
-        attempt = ConnectAttempt(coroutine(), lambda whose, error: self._ended(whose is attempt, error), (OSError,))
+        attempt = ConnectAttempt(coroutine(), lambda caller, error: self._ended(caller is attempt, error), (OSError,))
         self.loop.run(attempt.start)
         return attempt
 

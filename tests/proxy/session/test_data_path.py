@@ -137,18 +137,18 @@ def built(kinds: Sequence[FrameKind], payload_kind: int) -> list[bytes]:
 
 def act(rig: RelayRig, action: Action, stream: bytes) -> tuple[bytes, int]:
     """Do it; gives what is left of `stream` and how many frames were inserted."""
-    what, amount = action
-    if what == "feed":
+    kind, amount = action
+    if kind == "feed":
         rig.feed(stream[:amount])
         return stream[amount:], 0
-    if what == "advance":
+    if kind == "advance":
         rig.advance(amount / 1000)
-    elif what == "insert":
+    elif kind == "insert":
         rig.outlet.insert(PONG)
         return stream, 1
-    elif what == "pause":
+    elif kind == "pause":
         rig.throttle(PauseReason.WRITE_BUFFER, on=True)
-    elif what == "turn":
+    elif kind == "turn":
         rig.sender.flush()
     else:
         rig.drain()
@@ -186,16 +186,18 @@ def test_every_frame_comes_out_once_and_each_stream_in_order_whatever_happens(
     assert rig.reading.pauses == rig.reading.resumes
     assert came.count(PONG) == inserted
     for owner in range(len(limits) + 1):
-        sent = [frame for frame, (kind, whose, *_) in zip(frames, kinds, strict=True) if is_of(kind, whose, owner)]
+        sent = [
+            frame for frame, (kind, stream_id, *_) in zip(frames, kinds, strict=True) if is_of(kind, stream_id, owner)
+        ]
         assert [frame for frame in came if frame in sent] == sent
-    nobodys = sum(kind == "entry" and whose > len(limits) for kind, whose, *_ in kinds)
+    nobodys = sum(kind == "entry" and stream_id > len(limits) for kind, stream_id, *_ in kinds)
     assert rig.counters.entries_ignored == nobodys
     assert len(came) == len(frames) - nobodys + inserted
 
 
-def is_of(kind: str, whose: int, owner: int) -> bool:
+def is_of(kind: str, stream_id: int, owner: int) -> bool:
     """Commands form a stream of their own, number 0."""
-    return (whose if kind == "entry" else 0) == owner
+    return (stream_id if kind == "entry" else 0) == owner
 
 
 @given(kinds=FRAMES, actions=ACTIONS, limit=st.sampled_from([1, 3, 50]))

@@ -14,11 +14,11 @@ from tests.proxy.manual_loop import ManualLoop
 def test_there_is_one_timer_while_somebody_is_under_way_and_none_else(loop: ManualLoop) -> None:
     late: list[int] = []
     deadlines = Deadlines(5.0, late.append)
-    for who in range(100):
-        loop.run(deadlines.begin, who)
+    for entry in range(100):
+        loop.run(deadlines.begin, entry)
     assert len(loop.timers) == 1
-    for who in range(100):
-        loop.run(deadlines.end, who)
+    for entry in range(100):
+        loop.run(deadlines.end, entry)
     assert not loop.timers
     assert not late
 
@@ -26,10 +26,10 @@ def test_there_is_one_timer_while_somebody_is_under_way_and_none_else(loop: Manu
 def test_who_is_told_that_it_is_late_may_begin_anew(loop: ManualLoop) -> None:
     late: list[int] = []
 
-    def again(who: int) -> None:
-        late.append(who)
+    def again(entry: int) -> None:
+        late.append(entry)
         if len(late) < 3:
-            deadlines.begin(who)
+            deadlines.begin(entry)
 
     deadlines = Deadlines(5.0, again)
     loop.run(deadlines.begin, 7)
@@ -41,18 +41,18 @@ def test_who_is_told_that_it_is_late_may_begin_anew(loop: ManualLoop) -> None:
 
 
 def test_what_goes_wrong_with_one_keeps_no_other_from_being_told(loop: ManualLoop) -> None:
-    told: list[int] = []
+    calls: list[int] = []
 
-    def late(who: int) -> None:
-        told.append(who)
-        if who == 1:
+    def late(entry: int) -> None:
+        calls.append(entry)
+        if entry == 1:
             raise ValueError("of the caller")
 
     deadlines = Deadlines(5.0, late)
-    for who in (1, 2, 3):
-        loop.run(deadlines.begin, who)
+    for entry in (1, 2, 3):
+        loop.run(deadlines.begin, entry)
     loop.advance(10)
-    assert told == [1, 2, 3]
+    assert calls == [1, 2, 3]
     assert len(loop.trouble) == 1
     assert "of the caller" in loop.trouble[0]
 
@@ -63,8 +63,8 @@ def _time_of(many: int) -> float:
     deadlines = Deadlines(5.0, late.append)
 
     def begin() -> None:
-        for who in range(many):
-            deadlines.begin(who)
+        for entry in range(many):
+            deadlines.begin(entry)
 
     loop.run(begin)
     started_at = time.thread_time()
@@ -89,8 +89,8 @@ def test_to_tell_ten_times_as_many_takes_ten_times_as_long() -> None:
 def test_each_is_told_exactly_when_its_own_time_is_over(steps: list[tuple[int, str, int]]) -> None:
     """The model counts in tenths of a second, which add up exactly; whose time is over between two of them."""
     loop = ManualLoop(ManualClock())
-    told: list[tuple[int, float]] = []
-    deadlines = Deadlines[int](5.05, lambda who: told.append((who, round(loop.time() * 10, 6))))
+    calls: list[tuple[int, float]] = []
+    deadlines = Deadlines[int](5.05, lambda entry: calls.append((entry, round(loop.time() * 10, 6))))
     now = 0
     due: dict[int, float] = {}
     expected: list[tuple[int, float]] = []
@@ -98,21 +98,21 @@ def test_each_is_told_exactly_when_its_own_time_is_over(steps: list[tuple[int, s
     def pass_time(tenths: int) -> None:
         nonlocal now
         now += tenths
-        for who, at in list(due.items()):
+        for entry, at in list(due.items()):
             if at <= now:
-                expected.append((who, at))
-                del due[who]
+                expected.append((entry, at))
+                del due[entry]
         loop.advance(tenths / 10)
 
     with closing(loop):
-        for tenths, act, who in steps:
+        for tenths, act, entry in steps:
             pass_time(tenths)
             if act == "end":
-                loop.run(deadlines.end, who)
-                due.pop(who, None)
-            elif who not in due:
-                loop.run(deadlines.begin, who)
-                due[who] = now + 50.5
+                loop.run(deadlines.end, entry)
+                due.pop(entry, None)
+            elif entry not in due:
+                loop.run(deadlines.begin, entry)
+                due[entry] = now + 50.5
         pass_time(100)
-        assert sorted(told) == sorted(expected)
+        assert sorted(calls) == sorted(expected)
         assert not loop.timers

@@ -91,7 +91,7 @@ def test_who_floods_the_proxy_with_trouble_does_not_flood_the_operators_log(worl
         trouble(1000, "192.0.2.2")
         world.advance(10)
         trouble(1001, "192.0.2.1")
-    told = [(line["client"], line["connections"]) for line in logs]
-    assert told == [("192.0.2.1:0", 1), ("192.0.2.2:1000", 1), ("192.0.2.1:1001", 1000)]
+    reports = [(line["client"], line["connections"]) for line in logs]
+    assert reports == [("192.0.2.1:0", 1), ("192.0.2.2:1000", 1), ("192.0.2.1:1001", 1000)]
     assert +world.counters.connections_ended == {"frame_error": 1002}
     assert len(world.lines(ConnectionLine)) == 1002

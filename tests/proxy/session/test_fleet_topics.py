@@ -80,9 +80,9 @@ def test_no_command_about_a_fleets_topic_reaches_a_broker(
         client >> command
         broker << NOTHING
         (answer,) = client.heard()
-        said = body(answer)
-        assert "to a fleet" in getattr(said, "message", "") + getattr(said, "error_message", ""), name
-        assert NotAllowedError in {getattr(said, "error", None), getattr(said, "error_code", None)}, name
+        refusal = body(answer)
+        assert "to a fleet" in getattr(refusal, "message", "") + getattr(refusal, "error_message", ""), name
+        assert NotAllowedError in {getattr(refusal, "error", None), getattr(refusal, "error_code", None)}, name
     client >> PING
     broker << PING
 
@@ -91,9 +91,9 @@ def test_no_command_about_a_fleets_topic_reaches_a_broker(
 def test_other_topics_are_free(make_world: Make, topic: str, settings: dict[str, Any]) -> None:
     world = make_world(**settings)
     client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
-    said = commands(topic)
-    client >> list(said.values())
-    assert len(broker.heard()) == len(said)
+    by_name = commands(topic)
+    client >> list(by_name.values())
+    assert len(broker.heard()) == len(by_name)
 
 
 def test_a_fleets_namespace_is_neither_listed_nor_watched(make_world: Make) -> None:

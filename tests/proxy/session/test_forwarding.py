@@ -46,11 +46,11 @@ def test_two_that_have_only_greeted_each_other_have_no_traffic(world: World) -> 
 
 def test_signs_of_life_reach_the_other_and_are_no_traffic(world: World) -> None:
     client, broker = world.pair()
-    for one, other in ((client, broker), (broker, client)) * 3:
-        one >> PING
+    for speaker, other in ((client, broker), (broker, client)) * 3:
+        speaker >> PING
         other << PING
         other >> PONG
-        one << PONG
+        speaker << PONG
     assert world.sessions[0].forwarding is None
 
 
@@ -58,22 +58,22 @@ def test_signs_of_life_reach_the_other_and_are_no_traffic(world: World) -> None:
 @pytest.mark.parametrize("frames", [[unknown_command()], [PING, unknown_command()], [PING, PING]])
 def test_what_one_of_them_says_else_reaches_the_other(world: World, says: str, frames: list[bytes]) -> None:
     client, broker = world.pair()
-    one, other = (client, broker) if says == "client" else (broker, client)
-    one >> frames
+    speaker, other = (client, broker) if says == "client" else (broker, client)
+    speaker >> frames
     other << frames
-    one << NOTHING
+    speaker << NOTHING
     assert world.sessions[0].forwarding is not None
-    one >> PING
+    speaker >> PING
     other << PING
 
 
 @pytest.mark.parametrize("says", ["client", "broker"])
 def test_a_sign_of_life_may_come_in_parts(world: World, says: str) -> None:
     client, broker = world.pair()
-    one, other = (client, broker) if says == "client" else (broker, client)
-    one.send_bytes(PING[:6])
+    speaker, other = (client, broker) if says == "client" else (broker, client)
+    speaker.send_bytes(PING[:6])
     other << NOTHING
-    one.send_bytes(PING[6:])
+    speaker.send_bytes(PING[6:])
     other << PING
 
 

@@ -76,18 +76,18 @@ def test_looks_are_many_between_two_signs_and_may_end_it_all(loop: ManualLoop) -
 
 def test_while_nothing_is_held_signs_are_few_and_nobody_looks(loop: ManualLoop) -> None:
     """A client that has closed its connection would answer a sign with a reset, and throw away what is under way."""
-    told: list[tuple[str, float]] = []
+    calls: list[tuple[str, float]] = []
     holds = [False]
     keep_alive = make(
-        lambda: told.append(("sign", loop.time())), lambda: told.append(("look", loop.time())), lambda: holds[0]
+        lambda: calls.append(("sign", loop.time())), lambda: calls.append(("look", loop.time())), lambda: holds[0]
     )
     loop.run(keep_alive.start)
     loop.advance(SELDOM_S + 1)
-    assert told == [("sign", SELDOM_S)]
+    assert calls == [("sign", SELDOM_S)]
     assert SELDOM_S < 30
     holds[0] = True
     loop.advance(LOOK_S)
-    assert [what for what, _ in told[1:]] == ["look"]
+    assert [kind for kind, _ in calls[1:]] == ["look"]
     loop.run(keep_alive.stop)
 
 

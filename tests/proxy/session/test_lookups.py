@@ -90,9 +90,9 @@ def test_a_question_is_kept_as_it_was_written(world: World) -> None:
     assert traffic is not None
     (request,) = traffic._requests._under_way.values()
     assert isinstance(request.act, partial)
-    kept = [one for one in request.act.args if isinstance(one, bytes)]
-    assert [len(one) > 6000 for one in kept] == [True]
-    assert not any(isinstance(one, Message) for one in request.act.args)
+    kept = [argument for argument in request.act.args if isinstance(argument, bytes)]
+    assert [len(argument) > 6000 for argument in kept] == [True]
+    assert not any(isinstance(argument, Message) for argument in request.act.args)
 
 
 def test_of_an_address_that_is_none_only_the_beginning_is_kept_and_told(world: World) -> None:
@@ -188,7 +188,7 @@ def test_a_failure_behind_a_redirect_passes(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("reply", "reason"),
     [
         (error(NO_REQUEST, text="who are you"), "the broker refuses: who are you"),
         (CommandAuthChallenge(), "several rounds of authentication"),
@@ -197,12 +197,12 @@ def test_a_failure_behind_a_redirect_passes(world: World) -> None:
     ],
 )
 def test_a_broker_behind_a_redirect_that_cannot_be_asked_fails_the_lookup(
-    world: World, said: bytes, reason: str
+    world: World, reply: bytes, reason: str
 ) -> None:
     client, broker = world.pair()
     client >> lookup()
     broker >> lookup_answer(REDIRECT, "pulsar://192.0.2.100:6650")
-    world.dialled() >> said
+    world.dialled() >> reply
     answer = only_answer(client)
     assert (answer.response, answer.error, answer.request_id) == (FAILED, ServiceNotReady, 1)
     assert reason in answer.message

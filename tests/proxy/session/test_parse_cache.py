@@ -9,9 +9,9 @@ class Reader:
     def __init__(self) -> None:
         self.read: list[bytes] = []
 
-    def __call__(self, said: bytes) -> str | None:
-        self.read.append(said)
-        return None if said.startswith(b"-") else f"read {len(said)}"
+    def __call__(self, content: bytes) -> str | None:
+        self.read.append(content)
+        return None if content.startswith(b"-") else f"read {len(content)}"
 
 
 def test_what_is_said_again_is_not_read_again() -> None:
@@ -36,8 +36,8 @@ def test_what_is_said_often_stays_whoever_else_comes() -> None:
 
 def test_each_says_its_own_though_the_last_is_at_hand() -> None:
     known = ParseCache(Reader())
-    for said in (b"a", b"bb", b"a", b"a", b"bb", b"", b"bb"):
-        assert known.read(said) == f"read {len(said)}"
+    for content in (b"a", b"bb", b"a", b"a", b"bb", b"", b"bb"):
+        assert known.read(content) == f"read {len(content)}"
     known.read(b"a")
     for number in range(MOST_KNOWN):
         known.read(number.to_bytes(2))
@@ -58,10 +58,10 @@ def test_what_is_too_long_is_not_even_copied() -> None:
 def test_it_remembers_so_many_and_no_long_ones_nor_what_says_nothing() -> None:
     reader = Reader()
     known = ParseCache(reader)
-    said = [number.to_bytes(2) for number in range(MOST_KNOWN + 1)]
-    for each in (*said, b"x" * LONGEST_KNOWN, b"x" * (LONGEST_KNOWN + 1), b"-"):
+    contents = [number.to_bytes(2) for number in range(MOST_KNOWN + 1)]
+    for each in (*contents, b"x" * LONGEST_KNOWN, b"x" * (LONGEST_KNOWN + 1), b"-"):
         known.read(each)
-    assert [known.find(each) is None for each in said] == [True, True] + [False] * (MOST_KNOWN - 1)
+    assert [known.find(each) is None for each in contents] == [True, True] + [False] * (MOST_KNOWN - 1)
     assert known.find(b"x" * LONGEST_KNOWN) is not None
     assert known.find(b"x" * (LONGEST_KNOWN + 1)) is None
     reader.read.clear()

@@ -110,16 +110,16 @@ def test_it_is_what_a_plain_count_by_producer_says(steps: list[tuple[str, int, i
     turns: list[bool] = []
     count = PendingPublishes(6, turns.append)
     plain = dict.fromkeys((1, 2, 3), 0)
-    for what, who, entries in steps:
-        if what == "pass":
-            count.passed(who, entries)
-            plain[who] += entries
-        elif what == "answer":
-            count.answered(who, entries)
-            plain[who] = max(0, plain[who] - entries)
+    for event, producer_id, entries in steps:
+        if event == "pass":
+            count.passed(producer_id, entries)
+            plain[producer_id] += entries
+        elif event == "answer":
+            count.answered(producer_id, entries)
+            plain[producer_id] = max(0, plain[producer_id] - entries)
         else:
-            count.closed(who)
-            plain[who] = 0
+            count.closed(producer_id)
+            plain[producer_id] = 0
         assert count.count == sum(plain.values())
         is_paused = bool(turns) and turns[-1]
         assert is_paused or count.count < 6

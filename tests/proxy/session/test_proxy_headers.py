@@ -107,11 +107,11 @@ def test_wherever_the_first_bytes_are_cut_those_behind_the_header_go_on_as_they_
     header: bytes, cuts: list[int]
 ) -> None:
     world = World(**believing("optional"))
-    said = header + connect() + PING + PING
+    stream = header + connect() + PING + PING
     client = world.client(BALANCER)
-    at = sorted({0, len(said), *(cut for cut in cuts if cut < len(said))})
+    at = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
     for begin, end in pairwise(at):
-        client.send_bytes(said[begin:end])
+        client.send_bytes(stream[begin:end])
     broker = world.dialled()
     broker << [connect(), PING, PING]
     world.close()

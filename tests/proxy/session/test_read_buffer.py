@@ -21,7 +21,7 @@ def test_a_slice_of_the_longest_read_is_a_copy_too() -> None:
 
 
 def test_each_has_memory_of_its_own() -> None:
-    one, other = ReadBuffer(), ReadBuffer()
-    one.views[0][:3] = b"one"
+    buffer, other = ReadBuffer(), ReadBuffer()
+    buffer.views[0][:3] = b"one"
     other.views[0][:3] = b"two"
-    assert one.data[:3] == b"one"
+    assert buffer.data[:3] == b"one"

@@ -65,8 +65,8 @@ def test_of_many_one_goes_at_once_and_one_more_each_turn_of_the_loop(scene: Scen
 
 def test_who_has_had_its_turn_goes_behind_all_others(scene: Scene) -> None:
     def all_of_them() -> None:
-        for one in (scene.a, scene.b, scene.a, scene.c):
-            scene.line.join(one)
+        for reader in (scene.a, scene.b, scene.a, scene.c):
+            scene.line.join(reader)
 
     scene.loop.run(all_of_them)
     assert scene.turns == ["a", "b", "c"]
@@ -76,8 +76,8 @@ def test_who_has_had_its_turn_goes_behind_all_others(scene: Scene) -> None:
 
 def test_who_is_stopped_again_keeps_its_place_and_costs_nobody_a_turn(scene: Scene) -> None:
     def room() -> None:
-        for one in (scene.a, scene.b, scene.c):
-            scene.line.join(one)
+        for reader in (scene.a, scene.b, scene.c):
+            scene.line.join(reader)
 
     scene.b.is_stopped = scene.c.is_stopped = True
     scene.loop.run(room)

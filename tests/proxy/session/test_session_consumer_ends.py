@@ -307,4 +307,4 @@ def test_nothing_is_kept_of_a_consumer_that_asked_for_all_again_and_is_over(ten_
 def is_kept(name: StreamName) -> bool:
     """Whether the stream of this name, and of no other object that is equal, is in memory."""
     gc.collect()
-    return any(isinstance(one, Stream) and one.name is name for one in gc.get_objects())
+    return any(isinstance(candidate, Stream) and candidate.name is name for candidate in gc.get_objects())

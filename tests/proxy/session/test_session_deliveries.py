@@ -130,10 +130,10 @@ def test_acks_and_pings_go_on_while_deliveries_fill_all_that_may_be_held(make_wo
 def test_what_is_said_about_a_consumer_stays_in_the_brokers_order(ten_a_second: World) -> None:
     """A standby consumer becomes the active one, gets messages, and loses its place again."""
     client, broker = consumer(ten_a_second, permits=1000)
-    said = [active(), message(0), message(1), active(is_active=False), active(), message(2), end_of_topic()]
-    broker >> said
+    frames = [active(), message(0), message(1), active(is_active=False), active(), message(2), end_of_topic()]
+    broker >> frames
     ten_a_second.advance(1)
-    client << said
+    client << frames
 
 
 def test_the_end_of_the_topic_comes_behind_the_last_delivery(ten_a_second: World) -> None:

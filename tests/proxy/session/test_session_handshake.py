@@ -132,13 +132,13 @@ def test_frames_cut_in_the_middle_wait_as_well(world: World) -> None:
 def test_no_bytes_behind_a_greeting_are_kept(make_world, blocks: list[object]) -> None:
     """Else each of ten thousand could have a quarter of a megabyte kept for as long as it stays."""
     world = make_world(blocks=blocks)
-    said = connect(auth_method_name="basic", auth_data=b"blocked:x") + PING * 8_000
+    chunk = connect(auth_method_name="basic", auth_data=b"blocked:x") + PING * 8_000
     tracemalloc.start()
     try:
         clients = [world.client() for _ in range(2)]
         before, _ = tracemalloc.get_traced_memory()
         for client in clients:
-            client.send_bytes(said)
+            client.send_bytes(chunk)
             client.transport.written.clear()
         for dial in world.dials:
             dial.transport.written.clear()
@@ -146,17 +146,17 @@ def test_no_bytes_behind_a_greeting_are_kept(make_world, blocks: list[object]) -
     finally:
         tracemalloc.stop()
     assert len(world.dials) == (0 if blocks else 2)
-    assert after - before < 2 / 5 * len(said)
+    assert after - before < 2 / 5 * len(chunk)
 
 
 def test_a_long_greeting_counts_as_its_clients_memory_while_kept(world: World) -> None:
-    said = connect(auth_method_name="basic", auth_data=b"x" * 100_000)
+    greeting = connect(auth_method_name="basic", auth_data=b"x" * 100_000)
     client = world.client()
-    client.send_bytes(said[:60_000])
+    client.send_bytes(greeting[:60_000])
     assert world.engine.memory.used == 60_000
-    client.send_bytes(said[60_000:] + PING)
-    world.dialled() << [said, PING]
-    assert world.engine.memory.used == len(said), "and not what came behind it"
+    client.send_bytes(greeting[60_000:] + PING)
+    world.dialled() << [greeting, PING]
+    assert world.engine.memory.used == len(greeting), "and not what came behind it"
 
 
 def test_client_and_operator_hear_of_an_unreachable_broker(world: World) -> None:

@@ -98,11 +98,11 @@ def let_in(world: World, token: bytes, **more: Any) -> tuple[Peer, Broker]:
     return client, broker
 
 
-def is_refused(world: World, client: Peer, said: str, error: int = AuthenticationError) -> None:
+def is_refused(world: World, client: Peer, reason: str, error: int = AuthenticationError) -> None:
     (frame,) = client.heard()
-    told = body(frame)
-    assert (name_of(frame), told.request_id, told.error) == ("ERROR", NO_REQUEST, error)
-    assert said in told.message
+    refusal = body(frame)
+    assert (name_of(frame), refusal.request_id, refusal.error) == ("ERROR", NO_REQUEST, error)
+    assert reason in refusal.message
     world.advance(world.config.linger)
     assert client.is_gone
 
@@ -117,13 +117,13 @@ def test_the_broker_gets_sluices_own_credentials_and_the_proved_role(make: Make)
     client = world.client()
     client >> shows(signed(), feature_flags=FeatureFlags(supports_partial_producer=True))
     (frame,) = world.dialled().heard()
-    told: CommandConnect = body(frame)
-    assert (told.auth_method_name, told.auth_data, told.original_principal) == ("token", OWN, "billing")
-    assert not told.HasField("original_auth_data")
-    assert not told.HasField("original_auth_method")
-    assert told.feature_flags.supports_auth_refresh, "Sluice answers challenges, whatever its client can"
-    assert told.feature_flags.supports_partial_producer
-    assert (told.client_version, told.protocol_version) == ("test-client", 20)
+    command: CommandConnect = body(frame)
+    assert (command.auth_method_name, command.auth_data, command.original_principal) == ("token", OWN, "billing")
+    assert not command.HasField("original_auth_data")
+    assert not command.HasField("original_auth_method")
+    assert command.feature_flags.supports_auth_refresh, "Sluice answers challenges, whatever its client can"
+    assert command.feature_flags.supports_partial_producer
+    assert (command.client_version, command.protocol_version) == ("test-client", 20)
     assert signed() not in frame
     assert world.counters.authentications == {"token accepted": 1}
 
@@ -131,22 +131,22 @@ def test_the_broker_gets_sluices_own_credentials_and_the_proved_role(make: Make)
 def test_the_client_s_own_go_with_it_where_the_broker_is_to_verify_them(make: Make) -> None:
     world = make(forward_credentials=True)
     world.client() >> shows(signed())
-    told: CommandConnect = body(world.dialled().heard()[0])
-    assert (told.auth_data, told.original_principal) == (OWN, "billing")
-    assert (told.original_auth_method, told.original_auth_data) == ("token", signed().decode())
+    command: CommandConnect = body(world.dialled().heard()[0])
+    assert (command.auth_data, command.original_principal) == (OWN, "billing")
+    assert (command.original_auth_method, command.original_auth_data) == ("token", signed().decode())
 
 
 def test_without_credentials_of_its_own_sluice_shows_none(make: Make) -> None:
     world = make(broker={})
     world.client() >> shows(signed())
-    told: CommandConnect = body(world.dialled().heard()[0])
-    assert not told.HasField("auth_method_name")
-    assert not told.HasField("auth_data")
-    assert told.original_principal == "billing"
+    command: CommandConnect = body(world.dialled().heard()[0])
+    assert not command.HasField("auth_method_name")
+    assert not command.HasField("auth_data")
+    assert command.original_principal == "billing"
 
 
 @pytest.mark.parametrize(
-    ("greeting", "said"),
+    ("greeting", "reason"),
     [
         (connect(), "shows no authentication; this proxy takes token"),
         (connect(auth_method_name="none"), "'none'"),
@@ -162,12 +162,12 @@ def test_without_credentials_of_its_own_sluice_shows_none(make: Make) -> None:
     ],
     ids=range(11),
 )
-def test_whoever_proves_nothing_is_told_so_and_no_broker_hears_of_it(make: Make, greeting: bytes, said: str) -> None:
+def test_whoever_proves_nothing_is_told_so_and_no_broker_hears_of_it(make: Make, greeting: bytes, reason: str) -> None:
     world = make()
     client = world.client()
     client >> [greeting, producer()]
     assert not world.dials
-    is_refused(world, client, said)
+    is_refused(world, client, reason)
     line = end_of(world)
     assert (line.end_cause, line.client_role, line.role_is_proved) == ("authentication_failed", "", False)
     assert sum(world.counters.authentications.values()) == 1
@@ -244,8 +244,8 @@ def test_a_user_is_proved_by_a_password_off_the_loop(make: Make) -> None:
     assert not world.dials, "the password is not checked yet"
     assert not client.is_read, "what it says meanwhile waits in its socket"
     world.loop.run(pending(world).go)
-    told: CommandConnect = body(world.dialled().heard()[0])
-    assert (told.auth_method_name, told.auth_data, told.original_principal) == ("token", OWN, "alice")
+    command: CommandConnect = body(world.dialled().heard()[0])
+    assert (command.auth_method_name, command.auth_data, command.original_principal) == ("token", OWN, "alice")
     assert client.is_read
     assert world.counters.authentications == {"basic accepted": 1}
 
@@ -475,7 +475,7 @@ def test_short_tokens_are_not_asked_for_without_end(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("reply", "why"),
     [
         (answer(signed("admin", 900)), "with another role"),
         (answer(signed(expires_in=900, secret=OTHER_SECRET)), "signature"),
@@ -484,12 +484,12 @@ def test_short_tokens_are_not_asked_for_without_end(make: Make) -> None:
     ],
     ids=range(4),
 )
-def test_an_answer_that_proves_nothing_ends_the_session(make: Make, said: bytes, why: str) -> None:
+def test_an_answer_that_proves_nothing_ends_the_session(make: Make, reply: bytes, why: str) -> None:
     world = make()
     client, broker = let_in(world, signed(expires_in=300), feature_flags=REFRESHING)
     world.advance(300 - AHEAD_S)
     client.heard()
-    client >> said
+    client >> reply
     is_refused(world, client, why)
     assert end_of(world).end_cause == "authentication_failed"
     assert broker.heard() == []
@@ -544,8 +544,8 @@ def test_a_redirected_lookup_is_followed_with_sluices_credentials_of_that_moment
     newer = signed_by({"sub": "sluice", "exp": NOW * 2})
     (tmp_path / "sluice.token").write_bytes(newer)
     read_again(verifier_of(world))()
-    told: CommandConnect = body(world.sessions[0]._connect_again())
-    assert (told.auth_data, told.original_principal) == (newer, "billing")
+    command: CommandConnect = body(world.sessions[0]._connect_again())
+    assert (command.auth_data, command.original_principal) == (newer, "billing")
 
 
 def many_keys(folder: Path) -> dict[str, Any]:

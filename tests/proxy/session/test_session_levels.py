@@ -25,7 +25,7 @@ ONE = {"publish": {"messages": 1}}
 
 def publishers(world: World, *topics: str, **login: Any) -> list[tuple[Peer, Peer]]:
     """A client of its own for each topic, with producer 1."""
-    found: list[tuple[Peer, Peer]] = []
+    pairs: list[tuple[Peer, Peer]] = []
     for topic in topics:
         client = world.client()
         client >> connect(f"{BROKER[0]}:{BROKER[1]}", **login)
@@ -35,8 +35,8 @@ def publishers(world: World, *topics: str, **login: Any) -> list[tuple[Peer, Pee
         broker >> producer_success()
         client.heard()
         broker.heard()
-        found.append((client, broker))
-    return found
+        pairs.append((client, broker))
+    return pairs
 
 
 def passed_at_once(pairs: list[tuple[Peer, Peer]]) -> list[int]:

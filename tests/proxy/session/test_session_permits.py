@@ -52,12 +52,12 @@ def test_permits_that_others_made_room_for_are_told(make_world: Make) -> None:
     other_client >> flow(1000)
     other_broker >> message(0)
     world.advance(10)
-    told = world.totals.by_name["acme", "shop", "dispatch"].permits_granted
+    permits = world.totals.by_name["acme", "shop", "dispatch"].permits_granted
     other_broker.heard()
     client.leave()
     world.advance(1)
     assert other_broker.heard_names() == ["FLOW"]
-    assert world.totals.by_name["acme", "shop", "dispatch"].permits_granted > told
+    assert world.totals.by_name["acme", "shop", "dispatch"].permits_granted > permits
 
 
 def test_batches_are_asked_for_by_their_number(ten_a_second: World) -> None:

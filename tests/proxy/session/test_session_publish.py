@@ -117,8 +117,8 @@ def test_those_who_wait_on_one_limit_take_turns(make_world: Make) -> None:
 
 @pytest.mark.parametrize("topic", ["persistent://acme/shop/__change_events", "persistent://pulsar/system/x"])
 def test_pulsars_own_topics_have_no_limit(make_world: Make, topic: str) -> None:
-    one = {"publish": {"messages": "1/h"}}
-    world = make_world(limits={"namespaces": {"acme/shop": one, "pulsar/system": one}})
+    limit = {"publish": {"messages": "1/h"}}
+    world = make_world(limits={"namespaces": {"acme/shop": limit, "pulsar/system": limit}})
     client, broker = publisher(world, producer(2, topic))
     client >> sends(5, producer_id=2)
     broker << sends(5, producer_id=2)

@@ -100,8 +100,8 @@ def test_receipts_of_a_busy_turn_come_before_the_end(make_world: Make, ends: str
 
     world.loop.run(come)
     heard = [body_of(split(frame)[0]) for frame in client.heard()]
-    told = [each.sequence_id for each in heard if isinstance(each, CommandSendReceipt | CommandSendError)]
-    assert told == [0, 1, 2, 3, 4]
+    sequence_ids = [each.sequence_id for each in heard if isinstance(each, CommandSendReceipt | CommandSendError)]
+    assert sequence_ids == [0, 1, 2, 3, 4]
 
 
 def test_errors_wait_for_what_passed_while_a_limit_held(make_world: Make) -> None:

@@ -187,7 +187,7 @@ def test_a_reopening_that_waits_is_answered_twice(world: World) -> None:
 @pytest.mark.parametrize(
     "other",
     [{"topic": OTHER_TOPIC}, {"subscription": "other"}, {"consumer_name": "other"}],
-    ids=lambda one: next(iter(one)),
+    ids=lambda fields: next(iter(fields)),
 )
 def test_another_consumer_under_an_open_id_is_refused(world: World, other: dict[str, Any]) -> None:
     client, broker = consumer(world)

@@ -129,8 +129,8 @@ def test_a_broken_connection_is_the_transports_to_find() -> None:
     wired = Wired(KernelTransport)
     cast("KernelTransport", wired.transport).vanish()
     wired.loop.run(wired.peer.writer.write, b"lost")
-    (_, (told, error)) = wired.owner.told
-    assert told == "lost"
+    (_, (event, error)) = wired.owner.told
+    assert event == "lost"
     assert isinstance(error, BrokenPipeError)
     wired.close()
 
@@ -259,8 +259,8 @@ def test_each_byte_arrives_once_in_order_and_before_the_end(
     wired.loop.run(wired.transport.take_all)
     assert wired.transport.written == sent
     assert wired.transport.is_eof_sent if end == "write_eof" else wired.transport.is_lost
-    told = [what for what in wired.owner.told if what[0] == "writable"]
-    assert told == [("writable", False), ("writable", True)] * (len(told) // 2)
+    events = [event for event in wired.owner.told if event[0] == "writable"]
+    assert events == [("writable", False), ("writable", True)] * (len(events) // 2)
     wired.close()
 
 

@@ -273,7 +273,7 @@ def test_a_name_that_is_no_topic_opens_nothing(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "what"),
+    ("command", "kind"),
     [
         (_producer(name="n" * (MOST_NAME_BYTES + 1)), "producer"),
         (_producer(name="ü" * (MOST_NAME_BYTES // 2) + "n"), "producer"),
@@ -281,22 +281,22 @@ def test_a_name_that_is_no_topic_opens_nothing(opened: Opened) -> None:
         (_consumer(name="n" * (MOST_NAME_BYTES + 1)), "consumer"),
     ],
 )
-def test_names_are_bounded_in_bytes(opened: Opened, command: Opening, what: str) -> None:
-    _is_refused(opened, command, NotAllowedError, f"the {what}'s name has 4097 bytes, 4096 are allowed")
+def test_names_are_bounded_in_bytes(opened: Opened, command: Opening, kind: str) -> None:
+    _is_refused(opened, command, NotAllowedError, f"the {kind}'s name has 4097 bytes, 4096 are allowed")
 
 
 @pytest.mark.parametrize(
-    ("command", "what"),
+    ("command", "kind"),
     [
         (_producer(name="mine"), "producer"),
         (_consumer(subscription="mine"), "subscription"),
         (_consumer(name="mine"), "consumer"),
     ],
 )
-def test_a_name_that_decoders_read_differently_is_refused(opened: Opened, command: Opening, what: str) -> None:
+def test_a_name_that_decoders_read_differently_is_refused(opened: Opened, command: Opening, kind: str) -> None:
     """Java makes one unknown character of `ED A0 80`, Python three."""
     odd = command.SerializeToString().replace(b"mine", b"\xed\xa0\x80e")
-    _is_refused(opened, type(command).FromString(odd), NotAllowedError, f"the {what}'s name is not UTF-8")
+    _is_refused(opened, type(command).FromString(odd), NotAllowedError, f"the {kind}'s name is not UTF-8")
 
 
 def test_their_number_is_bounded_for_each_direction(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

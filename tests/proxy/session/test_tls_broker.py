@@ -133,14 +133,14 @@ def past(days: int) -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("make", "failure", "said"),
+    ("make", "failure", "remedy"),
     [
         (lambda c: c.context("another.example"), "certificate_wrong_name", "set broker_tls.server_name"),
         (lambda c: c.context(not_after=past(1)), "certificate_expired", "give the broker a new one"),
     ],
 )
 async def test_what_is_wrong_with_a_broker_s_tls_is_told_counted_and_has_a_remedy(
-    cluster: Cluster, make: Callable[[Cluster], ssl.SSLContext | None], failure: str, said: str
+    cluster: Cluster, make: Callable[[Cluster], ssl.SSLContext | None], failure: str, remedy: str
 ) -> None:
     async with (
         broker_on_loopback(tls=make(cluster)) as broker,
@@ -148,7 +148,7 @@ async def test_what_is_wrong_with_a_broker_s_tls_is_told_counted_and_has_a_remed
     ):
         message = await proxy.refusal()
         assert message.startswith(f"broker_unreachable: pulsar+ssl://{broker}: ")
-        assert said in message
+        assert remedy in message
         assert dict(proxy.counters.tls_failures) == {f"broker {failure}": 1}
         assert proxy.engine.connector.under_way == 0
 
@@ -194,14 +194,14 @@ def careful_broker(context: ssl.SSLContext) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("version", "failure", "said"),
+    ("version", "failure", "remedy"),
     [
         (ssl.TLSVersion.TLSv1_2, "no_shared_cipher", "or else it wants a certificate: set broker_tls.certificate"),
         (ssl.TLSVersion.TLSv1_3, "own_certificate_refused", "broker_tls.certificate must be one that the broker's"),
     ],
 )
 async def test_a_broker_that_wants_a_certificate_and_sees_none_says_so(
-    cluster: Cluster, version: ssl.TLSVersion, failure: str, said: str
+    cluster: Cluster, version: ssl.TLSVersion, failure: str, remedy: str
 ) -> None:
     """By TLS 1.3 it does when the handshake is done on this side, and CONNECT is sent."""
     context = cluster.context(asks=True)
@@ -210,7 +210,7 @@ async def test_a_broker_that_wants_a_certificate_and_sees_none_says_so(
         async with proxy_of(f"pulsar+ssl://{broker}", broker_tls=cluster.tls()) as proxy:
             message = await proxy.refusal()
             assert message.startswith(f"broker_unreachable: pulsar+ssl://{broker}: ")
-            assert said in message
+            assert remedy in message
             assert dict(proxy.counters.tls_failures) == {f"broker {failure}": 1}
             assert proxy.engine.connector.under_way == 0
 
@@ -242,8 +242,8 @@ async def test_broker_that_refuses_the_certificate_late_is_passed_over(
 async def test_error_names_each_broker_if_all_refuse_the_certificate(
     cluster: Cluster,
 ) -> None:
-    with careful_broker(cluster.context(asks=True)) as one, careful_broker(cluster.context(asks=True)) as other:
-        brokers = [f"pulsar+ssl://{one}", f"pulsar+ssl://{other}"]
+    with careful_broker(cluster.context(asks=True)) as broker, careful_broker(cluster.context(asks=True)) as other:
+        brokers = [f"pulsar+ssl://{broker}", f"pulsar+ssl://{other}"]
         async with proxy_of(brokers, broker_tls=cluster.tls()) as proxy:
             message = await proxy.refusal()
             assert [message.count(f"{each}: does not accept the certificate") for each in brokers] == [1, 1]
@@ -354,9 +354,9 @@ async def directory(tls: ssl.SSLContext | None, answer: Callable[[], bytes]) -> 
         while (frame := await peer.hear()) is not None:
             command = body(frame)
             if isinstance(command, CommandLookupTopic):
-                found = CommandLookupTopicResponse.FromString(answer())
-                found.request_id = command.request_id
-                peer.send(encode(found))
+                response = CommandLookupTopicResponse.FromString(answer())
+                response.request_id = command.request_id
+                peer.send(encode(response))
             else:
                 peer.send(connected())
         writer.close()

@@ -114,12 +114,12 @@ def test_a_handshake_may_be_cut_anywhere(tls_world: World, authorities: Authorit
 def test_records_may_be_cut_anywhere(authorities: Authorities, cuts: list[int], sizes: list[int]) -> None:
     world = World(**authorities.settings())
     client, broker = publishing(world, authorities)
-    said = [send(sequence_id, size=size) for sequence_id, size in enumerate(sizes, 1)]
-    records = b"".join(client.sealed(frame) for frame in said)
+    frames = [send(sequence_id, size=size) for sequence_id, size in enumerate(sizes, 1)]
+    records = b"".join(client.sealed(frame) for frame in frames)
     at = sorted({0, len(records), *(cut for cut in cuts if cut < len(records))})
     for begin, end in pairwise(at):
         client.send_records(records[begin:end])
-    broker << said
+    broker << frames
     world.close()
 
 
@@ -127,13 +127,13 @@ def test_a_stream_of_some_mebibytes_arrives_as_it_was_sent_in_both_directions(
     tls_world: World, authorities: Authorities
 ) -> None:
     client, broker = publishing(tls_world, authorities)
-    said = [send(sequence_id, size=100_000) for sequence_id in range(1, 41)]
-    client >> said
-    broker << said
+    frames = [send(sequence_id, size=100_000) for sequence_id in range(1, 41)]
+    client >> frames
+    broker << frames
     answers = [receipt(sequence_id) for sequence_id in range(1, 41)]
     broker >> answers
     client << answers
-    assert tls_world.sessions[-1].client.bytes_read > sum(map(len, said))
+    assert tls_world.sessions[-1].client.bytes_read > sum(map(len, frames))
 
 
 # ---- handshakes that fail

@@ -173,9 +173,9 @@ def test_records_that_come_in_parts_arrive_whole_and_in_order(rig: Rig) -> None:
     """What OpenSSL keeps of a record that is not complete is nothing that the scheduler has to know of."""
     rig.all_say()
     rig.world.turns(200)
-    said = [client.sealed(b"first" + RECORD) + client.sealed(b"second") for client in rig.clients]
+    ciphertexts = [client.sealed(b"first" + RECORD) + client.sealed(b"second") for client in rig.clients]
     for cut in (slice(0, 3), slice(3, 700), slice(700, 1100), slice(1100, None)):
-        for client, records in zip(rig.clients, said, strict=True):
+        for client, records in zip(rig.clients, ciphertexts, strict=True):
             client.send(records[cut])
         assert _largest_turn(rig.world.turns(200), "c") <= 10
     assert {client.heard for client in rig.clients} == {RECORD + b"first" + RECORD + b"second"}

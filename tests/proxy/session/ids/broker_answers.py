@@ -23,9 +23,9 @@ class Answers:
         self.out.append(command(c.ERROR, [(1, request), (2, kind), (3, text)]))
 
     def _look_up(self, fields: dict[str, Any]) -> None:
-        found: FieldList = [(1, "pulsar://127.0.0.1:6651"), (3, c.CONNECT_THERE), (4, fields["request"])]
+        answer: FieldList = [(1, "pulsar://127.0.0.1:6651"), (3, c.CONNECT_THERE), (4, fields["request"])]
         failed: FieldList = [(3, c.FAILED_LOOKUP), (4, fields["request"]), (6, c.SERVICE_NOT_READY), (7, "no")]
-        self.out.append(command(c.LOOKUP_RESPONSE, failed if fields["request"] % 3 == 2 else found))
+        self.out.append(command(c.LOOKUP_RESPONSE, failed if fields["request"] % 3 == 2 else answer))
 
     def _count_partitions(self, fields: dict[str, Any]) -> None:
         self.out.append(command(c.PARTITIONED_METADATA_RESPONSE, [(1, 0), (2, fields["request"]), (3, 0)]))

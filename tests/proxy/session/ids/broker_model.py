@@ -140,12 +140,12 @@ class ModelBroker(Answers):
             held.state = "failed"
         self._success(fields["request"])
 
-    def _later(self, fields: dict[str, Any], what: str) -> None:
+    def _later(self, fields: dict[str, Any], kind: str) -> None:
         held = self.consumers.get(fields["id"])
         if held is None or held.state != "created":
             self._error(fields["request"], c.METADATA_ERROR, "Consumer not found")
         else:
-            self.tasks.append(Task(what, held, fields["request"]))
+            self.tasks.append(Task(kind, held, fields["request"]))
 
     def _flow(self, fields: dict[str, Any]) -> None:
         if not 0 < fields["permits"] < MOST_PERMITS:
@@ -285,8 +285,8 @@ _HANDLERS: dict[int, Callable[[ModelBroker, dict[str, Any]], None]] = {
     c.SUBSCRIBE: ModelBroker._subscribe,
     c.CLOSE_PRODUCER: ModelBroker._close_producer,
     c.CLOSE_CONSUMER: ModelBroker._close_consumer,
-    c.UNSUBSCRIBE: partial(ModelBroker._later, what="unsubscribe"),
-    c.SEEK: partial(ModelBroker._later, what="seek"),
+    c.UNSUBSCRIBE: partial(ModelBroker._later, kind="unsubscribe"),
+    c.SEEK: partial(ModelBroker._later, kind="seek"),
     c.FLOW: ModelBroker._flow,
     c.ACK: ModelBroker._ack,
     c.LOOKUP: ModelBroker._look_up,

@@ -21,13 +21,13 @@ def steps_of(seed: int, count: int = STEPS) -> list[Step]:
     random = Random(seed)
     words = some_words(random)
     weights = [
-        weight * random.choice((1, 1, 3) if what in _ALWAYS else (0, 1, 1, 3)) for what, weight in _WEIGHTS.items()
+        weight * random.choice((1, 1, 3) if action in _ALWAYS else (0, 1, 1, 3)) for action, weight in _WEIGHTS.items()
     ]
-    return [_step(random, words, what) for what in random.choices(list(_WEIGHTS), weights, k=count)]
+    return [_step(random, words, action) for action in random.choices(list(_WEIGHTS), weights, k=count)]
 
 
-def _step(random: Random, words: Words, what: str) -> Step:
-    return Step(what, _client(random, words) if what == "client_says" else _ARGS[what](random))
+def _step(random: Random, words: Words, action: str) -> Step:
+    return Step(action, _client(random, words) if action == "client_says" else _ARGS[action](random))
 
 
 def _client(random: Random, words: Words) -> tuple[tuple[Said, ...], float]:
@@ -92,8 +92,8 @@ def shrunk(steps: list[Step]) -> list[Step]:
     assert broken is not None, "nothing breaks"
 
     def breaks(fewer: list[Step]) -> bool:
-        found = run(fewer)
-        return found is not None and found.rule == broken.rule
+        breach = run(fewer)
+        return breach is not None and breach.rule == broken.rule
 
     size = len(steps) // 2
     while size:
@@ -114,12 +114,12 @@ def _plainer(steps: list[Step], breaks: Callable[[list[Step]], bool]) -> list[St
         if step.what != "client_says":
             continue
         commands, share = step.args
-        for one in commands:
-            for instead in ((), (replace(one, twist="", decoy=()),), (replace(one, payload=0),)):
+        for command in commands:
+            for instead in ((), (replace(command, twist="", decoy=()),), (replace(command, payload=0),)):
                 said_now = steps[at].args[0]
-                if one not in said_now:
+                if command not in said_now:
                     break
-                place = said_now.index(one)
+                place = said_now.index(command)
                 fewer = said_now[:place] + instead + said_now[place + 1 :]
                 changed = [*steps[:at], Step("client_says", (fewer, share)), *steps[at + 1 :]]
                 if fewer != said_now and breaks(changed):

@@ -64,8 +64,8 @@ class Step:
 
     def __str__(self) -> str:
         if self.what == "client_says":
-            said, share = self.args
-            return "client: " + " + ".join(map(str, said)) + (f"  (sends {share:.2f} of it)" if share < 1 else "")
+            commands, share = self.args
+            return "client: " + " + ".join(map(str, commands)) + (f"  (sends {share:.2f} of it)" if share < 1 else "")
         return f"{self.what} {' '.join(map(str, self.args))}"
 
 
@@ -105,10 +105,10 @@ class Duel:
 
     # ---- the client
 
-    def client_says(self, said: tuple[Said, ...], share: float) -> None:
-        for one in said:
-            self.outbox += one.encoded()
-            self._asked.update(value for _, value in (*one.fields, *one.decoy) if isinstance(value, int))
+    def client_says(self, commands: tuple[Said, ...], share: float) -> None:
+        for command in commands:
+            self.outbox += command.encoded()
+            self._asked.update(value for _, value in (*command.fields, *command.decoy) if isinstance(value, int))
         amount = max(1, round(len(self.outbox) * share))
         chunk, self.outbox = self.outbox[:amount], self.outbox[amount:]
         if chunk:
@@ -199,8 +199,8 @@ class Duel:
                 held = of.get(number)
                 if held is not None and held.state == "created" and held.place != view.place_of(stream):
                     is_name = held.place[:2] == view.place_of(stream)[:2]
-                    told = f"id {number}: the broker has {held.place}, Sluice {view.place_of(stream)}"
-                    raise Broken("name" if is_name else "identity", told)
+                    text = f"id {number}: the broker has {held.place}, Sluice {view.place_of(stream)}"
+                    raise Broken("name" if is_name else "identity", text)
                 if "://acme/shop/" in stream.name.topic and ("namespace", "acme/shop") not in view.limited_by(stream):
                     raise Broken("limits", f"id {number}: {stream.name.topic} is not within its namespace's limit")
         check_covered("the broker took in", self.model.persisted, self._published.read())

@@ -66,8 +66,8 @@ def _ends_early(kind: int, fields: FieldList, _decoy: FieldList) -> bytes:
 
 
 def _above_64_bits(kind: int, fields: FieldList, _decoy: FieldList) -> bytes:
-    one = message([(2, 1)])
-    return message([(1, kind), (kind, message(fields).replace(one, one[:1] + b"\x81" + 8 * b"\x80" + b"\x7e"))])
+    field = message([(2, 1)])
+    return message([(1, kind), (kind, message(fields).replace(field, field[:1] + b"\x81" + 8 * b"\x80" + b"\x7e"))])
 
 
 def _long_heads(kind: int, fields: FieldList, _decoy: FieldList) -> bytes:

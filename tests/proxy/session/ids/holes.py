@@ -176,8 +176,8 @@ FOUND_BY: dict[Hole, int] = {
 """The first seed that found it, among those that the product has to pass: tried first, as others take seconds."""
 
 
-def _says(*said: Said) -> Step:
-    return Step("client_says", (said, 1.0))
+def _says(*commands: Said) -> Step:
+    return Step("client_says", (commands, 1.0))
 
 
 def _producer(topic: str, request: int) -> Said:

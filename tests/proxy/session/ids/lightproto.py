@@ -158,7 +158,7 @@ class _Reader:
 
 
 def _read(reader: _Reader, end: int, schema: Schema) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     while reader.at < end:
         tag = reader.number(32)
         known = schema.by_tag.get(tag)
@@ -166,16 +166,16 @@ def _read(reader: _Reader, end: int, schema: Schema) -> dict[str, Any]:
             reader.skip_unknown(tag)
         elif known.inside is not None:
             size = reader.length()
-            found.setdefault(known.name, []).append(_read(reader, reader.at + size, known.inside))
+            fields.setdefault(known.name, []).append(_read(reader, reader.at + size, known.inside))
         elif known.kind == "packed":
             size = reader.length()
-            found[known.name] = _numbers(reader, reader.at + size)
+            fields[known.name] = _numbers(reader, reader.at + size)
         elif (value := _value(reader, known)) is not None:
-            found[known.name] = value
-    missing = [name for name in schema.required if name not in found]
+            fields[known.name] = value
+    missing = [name for name in schema.required if name not in fields]
     if missing:
         raise Unreadable(f"required fields are missing: {missing}")
-    return found
+    return fields
 
 
 def _numbers(reader: _Reader, end: int) -> list[int]:
@@ -208,7 +208,7 @@ def read_command(data: bytes, schemas: Mapping[int, Schema]) -> tuple[int, dict[
     Raises:
         Unreadable: If the broker cannot read it.
     """
-    reader, kind, found = _Reader(data), 0, dict[int, dict[str, Any]]()
+    reader, kind, commands = _Reader(data), 0, dict[int, dict[str, Any]]()
     while reader.at < len(data):
         tag = reader.number(32)
         number = tag >> 3
@@ -217,9 +217,9 @@ def read_command(data: bytes, schemas: Mapping[int, Schema]) -> tuple[int, dict[
             kind = value if value in schemas else kind
         elif tag & 7 == LENGTH and number in schemas:
             size = reader.length()
-            found[number] = _read(reader, reader.at + size, schemas[number])
+            commands[number] = _read(reader, reader.at + size, schemas[number])
         else:
             reader.skip_unknown(tag)
-    if kind not in found:
+    if kind not in commands:
         raise Unreadable(f"a command of type {kind}, which is not in it")
-    return kind, found[kind]
+    return kind, commands[kind]

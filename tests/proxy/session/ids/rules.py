@@ -44,8 +44,8 @@ class Sums:
         return sums
 
 
-def check_covered(what: str, got: Counts, charged: Counts) -> None:
+def check_covered(clause: str, got: Counts, charged: Counts) -> None:
     """Nothing came of a topic that was not charged to it."""
     for key, number in got.items():
         if number > charged[key]:
-            raise Broken("charge", f"{what} {number} {key[1]} of {key[0]}, and {charged[key]} were charged to it")
+            raise Broken("charge", f"{clause} {number} {key[1]} of {key[0]}, and {charged[key]} were charged to it")

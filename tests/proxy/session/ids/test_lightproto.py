@@ -60,6 +60,6 @@ def test_a_type_that_is_none_is_none() -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_everything_that_a_client_says_in_the_usual_form_is_read(name: str) -> None:
     fields = fields_of(Random(1), name)
-    kind, found = read_command(taken_apart(Said(name, fields).encoded())[0], c.OF_THE_FUTURE)
+    kind, read_fields = read_command(taken_apart(Said(name, fields).encoded())[0], c.OF_THE_FUTURE)
     assert kind == KINDS[name]
-    assert len(found) >= len(fields) - 1, "all but a CONSUMER_STATS's and WATCH_CLOSE's further fields"
+    assert len(read_fields) >= len(fields) - 1, "all but a CONSUMER_STATS's and WATCH_CLOSE's further fields"

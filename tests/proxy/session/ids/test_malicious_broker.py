@@ -84,7 +84,7 @@ def _found(request: int) -> bytes:
 
 def _requests(broker: Peer) -> list[int]:
     """Of what it was asked since the last time."""
-    return [body(one).request_id for one in broker.heard() if one[9] in (c.PRODUCER, c.LOOKUP)]
+    return [body(request).request_id for request in broker.heard() if request[9] in (c.PRODUCER, c.LOOKUP)]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_answer_to_nobody_goes_nowhere_and_is_counted(world: World) -> None:
     client >> producer()
     (asked,) = _requests(broker)
     never = [asked + 1, asked - 1, 5, 2**63, NO_REQUEST]
-    broker >> [_found(one) for one in never]
+    broker >> [_found(request_id) for request_id in never]
     client << NOTHING
     assert not client.is_gone
     assert world.counters.answers_ignored == len(never)
@@ -123,8 +123,8 @@ def test_an_answer_is_taken_once(world: World) -> None:
     client, broker = world.pair()
     client >> lookup()
     (asked,) = _requests(broker)
-    found = _found(asked)
-    broker >> [found, found, encode(CommandSuccess(request_id=asked))]
+    answer = _found(asked)
+    broker >> [answer, answer, encode(CommandSuccess(request_id=asked))]
     client << "LOOKUP_RESPONSE"
     assert world.counters.answers_ignored == 2
 
