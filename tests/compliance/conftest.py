@@ -61,15 +61,15 @@ def planted_run(spark, report_command, tmp_path_factory):
     write_file(folder, "later.jsonl", ended(planted("later", 5)).encoded())
     proposed = [{"level": level, "name": name, "messages": 70.0} for level, name in PROPOSED]
     (out / "what-if.yaml").write_text(yaml.safe_dump({"limits": proposed}))
-    said = report_command("--access-log", folder, "--out", out, "--strict", "--what-if", out / "what-if.yaml")
-    return said, folder, out
+    run = report_command("--access-log", folder, "--out", out, "--strict", "--what-if", out / "what-if.yaml")
+    return run, folder, out
 
 
 @pytest.fixture(scope="session")
 def planted_logs(planted_run, tmp_path_factory):
     """The report on all planted logs, and where their files are now: not where they were read."""
-    said, folder, out = planted_run
-    assert said.exception is None or said.exit_code == ExitCode.FINDINGS, said.output
+    run, folder, out = planted_run
+    assert run.exception is None or run.exit_code == ExitCode.FINDINGS, run.output
     moved = tmp_path_factory.mktemp("moved") / "log"
     folder.rename(moved)
     return msgspec.json.decode((out / "report.json").read_bytes(), type=Report), moved
@@ -86,8 +86,8 @@ def reported(report_command, tmp_path):
 
     def make(source, out, *options):
         place = {"--tables": tmp_path / "out", "--access-log": tmp_path / "log"}[source]
-        said = report_command(source, place, "--out", tmp_path / out, *options)
-        assert said.exit_code == 0, said.output
+        run = report_command(source, place, "--out", tmp_path / out, *options)
+        assert run.exit_code == 0, run.output
         report = json.loads((tmp_path / out / "report.json").read_bytes())
         return {name: value for name, value in report.items() if name not in ("read_at", "log_sha256")}
 

@@ -49,9 +49,9 @@ class PlantedLog:
 
     def add(self, kind, **fields):
         """Add a line; its monotonic clock reads what the wall clock would if it had never been set."""
-        said = self._head | fields
+        values = self._head | fields
         ahead = timedelta(seconds=self.ahead_s)
-        self.lines.append(kind(**({"mono_us": (said["end"] - ahead - EPOCH) // MICROSECOND} | said)))
+        self.lines.append(kind(**({"mono_us": (values["end"] - ahead - EPOCH) // MICROSECOND} | values)))
 
     def limit(self, passed, rate=100.0, throttled_ms=1000.0, **more):
         values = {
@@ -107,29 +107,29 @@ class PlantedLog:
             "permits_asked": 0,
             "permits_granted": 0,
         }
-        said = self._head | values | more
-        said.setdefault("limit_levels", said["limit_level"])
-        if said["held_messages"]:
-            said.setdefault("held_since", said["end"] - timedelta(milliseconds=said["throttled_ms"]))
-        self.add(IntervalLine, **said)
+        fields = self._head | values | more
+        fields.setdefault("limit_levels", fields["limit_level"])
+        if fields["held_messages"]:
+            fields.setdefault("held_since", fields["end"] - timedelta(milliseconds=fields["throttled_ms"]))
+        self.add(IntervalLine, **fields)
 
     def change(self, **more):
         """Somebody changes something at the begin of the second."""
         moment = {"end": self._head["start"], "duration_ms": 0.0}
-        said = {"who": "ann", "address": "192.0.2.1", "what": "publish", "setting": "topic", "name": self.topic}
-        self.add(ChangeLine, **(moment | said | {"before": None, "after": '{"a": 1}'} | more))
+        values = {"who": "ann", "address": "192.0.2.1", "what": "publish", "setting": "topic", "name": self.topic}
+        self.add(ChangeLine, **(moment | values | {"before": None, "after": '{"a": 1}'} | more))
 
     def loss(self, of_boot, lost_lines, **more):
         """The proxy says that lines are lost."""
         moment = {"end": self._head["start"], "duration_ms": 0.0, "lost_until": self._head["start"]}
-        said = {"cause": "killed", "detail": "", "first_seq": 0, "last_seq": None, "lost_from": self.begin}
-        self.add(LossLine, **(moment | said | {"of_boot": of_boot, "lost_lines": lost_lines} | more))
+        values = {"cause": "killed", "detail": "", "first_seq": 0, "last_seq": None, "lost_from": self.begin}
+        self.add(LossLine, **(moment | values | {"of_boot": of_boot, "lost_lines": lost_lines} | more))
 
     def reject(self, rejected, **more):
         """Lookups, producers or consumers are refused."""
-        said = {"connection_id": 1, "client_address": "127.0.0.1:5000", "topic": self.topic}
+        values = {"connection_id": 1, "client_address": "127.0.0.1:5000", "topic": self.topic}
         why = {"reason": "admission.lookups", "detail": "too many lookups", "rejected": rejected}
-        self.add(RejectLine, **(said | why | more))
+        self.add(RejectLine, **(values | why | more))
 
     def shared(self, passed, share, rate=100.0, **more):
         """The limiter has a share of a limit that the fleet holds together, with a burst of ten."""
@@ -141,9 +141,15 @@ class PlantedLog:
         """The share of the limit changes at the begin of the second."""
         moment = {"end": self._head["start"], "duration_ms": 0.0}
         of = {"fleet": "front", "direction": "publish", "level": "topic", "name": self.topic, "unit": "messages"}
-        said = {"share_before": before, "share_after": after, "epoch": 1 << 60, "coordinator": "fleet-a", "members": 2}
-        said |= {"coordinator_ahead_ms": 20.0, "coordinator_ahead_within_ms": 4.0}
-        self.add(ShareLine, **(moment | of | said | {"cause": cause} | more))
+        values = {
+            "share_before": before,
+            "share_after": after,
+            "epoch": 1 << 60,
+            "coordinator": "fleet-a",
+            "members": 2,
+        }
+        values |= {"coordinator_ahead_ms": 20.0, "coordinator_ahead_within_ms": 4.0}
+        self.add(ShareLine, **(moment | of | values | {"cause": cause} | more))
 
     def beat(self, **more):
         """Ends the second."""

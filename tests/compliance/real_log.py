@@ -33,9 +33,9 @@ def judged_compliant(folder: Path, *, killed: int = 0) -> set[str]:
         has_end = any(isinstance(line, HeartbeatLine) and line.last for line in lines)
         assert has_end == (number >= killed), run
         assert denied_waits(lines) == [], run
-        for key, found in verdicts(lines).items():
-            assert_kept(found, (run, key))
-            directions |= {key[0]} if found.windows else set()
+        for key, result in verdicts(lines).items():
+            assert_kept(result, (run, key))
+            directions |= {key[0]} if result.windows else set()
     return directions
 
 
@@ -46,14 +46,14 @@ def lines_so_far(folder: Path) -> list[Any]:
     return sorted({line.seq: line for line in [*chain(*being_written), *lines]}.values(), key=lambda line: line.seq)
 
 
-def assert_kept(found: Judged, where: object) -> None:
+def assert_kept(result: Judged, where: object) -> None:
     """Both promises of the limit were kept; see `judged_compliant`."""
-    assert (excess(found) < 0, doubts(found)) == (True, set()), (where, found)
-    assert _is_short_only_of_time(found), (where, found.entitlement)
+    assert (excess(result) < 0, doubts(result)) == (True, set()), (where, result)
+    assert _is_short_only_of_time(result), (where, result.entitlement)
 
 
-def _is_short_only_of_time(found: Judged) -> bool:
-    owed = found.entitlement
+def _is_short_only_of_time(result: Judged) -> bool:
+    owed = result.entitlement
     if owed is None:
         return True
     lacking_s = owed.waited_s - owed.served_s

@@ -181,7 +181,7 @@ def taken_away_and_set_again():
     for _ in range(10):
         log.tick(100)
     log.lines = [
-        msgspec.structs.replace(one, source="topic rest") if hasattr(one, "source") else one for one in log.lines
+        msgspec.structs.replace(line, source="topic rest") if hasattr(line, "source") else line for line in log.lines
     ]
     return log
 

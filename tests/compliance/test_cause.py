@@ -15,7 +15,7 @@ occurred in the user provided function in foreach batch sink. Reason: Return Mes
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("text", "expected"),
     [
         (
             "OSError: [Errno 28] No space left on device: '/out'\n",
@@ -38,8 +38,8 @@ occurred in the user provided function in foreach batch sink. Reason: Return Mes
         ("", OF_BATCH.splitlines()[0]),
     ],
 )
-def test_of_a_batch_that_fails_it_is_what_python_raised_or_java_below_it(said, expected):
-    assert cause(StreamingQueryException(OF_BATCH + said)) == expected
+def test_of_a_batch_that_fails_it_is_what_python_raised_or_java_below_it(text, expected):
+    assert cause(StreamingQueryException(OF_BATCH + text)) == expected
 
 
 def test_of_a_stream_it_is_what_java_says_was_the_cause():

@@ -25,9 +25,9 @@ ARROW_OF = {
 def rows_of(lines):
     """What came out for each place, and the places that are no records."""
     columns = StrictReader()
-    found, malformed = columns.decoded(lines)
+    records, malformed = columns.decoded(lines)
     rows: dict[int, Any] = {}
-    for _, places, batch in columns.batches(found):
+    for _, places, batch in columns.batches(records):
         assert batch.schema == columns.schema
         rows.update(zip(places, batch.to_pylist(), strict=True))
     return rows, malformed

@@ -88,10 +88,10 @@ def content(tables):
 
 @pytest.mark.spark
 def test_a_log_and_a_jobs_tables_give_the_same_report(spark, report_command, tmp_path, monkeypatch):
-    found: list[Any] = []
+    contents: list[Any] = []
 
     def gather(spark, tables, *more):
-        found.append(content(tables))
+        contents.append(content(tables))
         return facts()
 
     monkeypatch.setattr(report_job, "gather", gather)
@@ -104,7 +104,7 @@ def test_a_log_and_a_jobs_tables_give_the_same_report(spark, report_command, tmp
         ended = report_command(*source, "--out", tmp_path / "out")
         assert (ended.exit_code, ended.stderr) == (0, "")
         assert ended.stdout.endswith(f"\n{tmp_path}/out/report.html\n")
-    of_log, of_tables = found
+    of_log, of_tables = contents
     assert of_tables == of_log
     assert [len(rows) for rows in of_log[0]] == [15, 1, 4, 1, 0]
 
@@ -126,6 +126,6 @@ def test_proposed_limits_that_do_not_fit_are_named_before_anything_is_read(told,
     (tmp_path / "limits.yaml").write_text("limits: [{level: topic}]")
     ended = told("--access-log", tmp_path, "--out", tmp_path / "out", "--what-if", tmp_path / "limits.yaml")
     assert ended.exit_code == 1
-    said = "limits[0]: messages and bytes: give at least one of them"
-    assert ended.stderr == f"sluice report: --what-if {tmp_path}/limits.yaml: {said}\n"
+    message = "limits[0]: messages and bytes: give at least one of them"
+    assert ended.stderr == f"sluice report: --what-if {tmp_path}/limits.yaml: {message}\n"
     assert not (tmp_path / "out").exists()

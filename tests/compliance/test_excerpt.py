@@ -193,7 +193,7 @@ def test_a_tenant_s_settings_are_known_by_their_names(setting, name, is_own):
 
 @spark_only
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("asked", "message"),
     [
         (
             {"begin": 60},
@@ -202,13 +202,13 @@ def test_a_tenant_s_settings_are_known_by_their_names(setting, name, is_own):
         ({"tenant": "acne"}, "--tenant acne: no producer, consumer or limit of this tenant"),
     ],
 )
-def test_nothing_to_report_on_is_an_error(spark, asked, told):
-    with pytest.raises(ReportError, match=told):
+def test_nothing_to_report_on_is_an_error(spark, asked, message):
+    with pytest.raises(ReportError, match=message):
         reported(spark, exact_log(10), **asked)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--from", "yesterday"], "yesterday: is no time of a log; give 2026-11-28"),
         (["--to", "9999-12-31"], "9999-12-31: is no time of a log"),
@@ -216,10 +216,10 @@ def test_nothing_to_report_on_is_an_error(spark, asked, told):
         (["--from", "2026-11-28", "--to", "2026-11-28T01:00+02:00"], "is not before --to"),
     ],
 )
-def test_times_that_cannot_be_are_refused(words, told):
-    said = CliRunner().invoke(app, ["report", "--out", "nowhere", "--access-log", "nowhere", *words])
-    assert said.exit_code == 2
-    assert told in " ".join(said.output.replace("│", "").split())
+def test_times_that_cannot_be_are_refused(words, message):
+    ended = CliRunner().invoke(app, ["report", "--out", "nowhere", "--access-log", "nowhere", *words])
+    assert ended.exit_code == 2
+    assert message in " ".join(ended.output.replace("│", "").split())
 
 
 def test_days_are_those_in_which_lines_may_begin():

@@ -229,17 +229,20 @@ def test_report_has_size_and_window_of_each_clock_step(planted_report):
 
 @pytest.mark.spark
 def test_what_a_newer_proxy_writes_is_passed_over_and_told(planted_report):
-    assert [(one.what, one.lines) for one in planted_report.quality.newer] == [("audit", 1), ("limit (version 2)", 1)]
+    assert [(kind.what, kind.lines) for kind in planted_report.quality.newer] == [
+        ("audit", 1),
+        ("limit (version 2)", 1),
+    ]
     (run,) = runs_of(planted_report, "newer")
     assert (run.lines, run.missing, run.malformed) == (32, 0, 0)
 
 
 @pytest.mark.spark
 def test_what_contradicts_itself_is_told_with_both_numbers(planted_report):
-    said = {doubt.name.rpartition("/")[2]: doubt.said for doubt in planted_report.doubts}
-    assert said["no-lines"] == "its streams passed 500 messages, and it has no line"
-    assert said["bypassed"] == "its streams passed 220 messages, and it passed 110 by its own line"
-    assert said["alone"] == "it passed 5,000 messages before any stream under it has a line"
+    texts = {doubt.name.rpartition("/")[2]: doubt.said for doubt in planted_report.doubts}
+    assert texts["no-lines"] == "its streams passed 500 messages, and it has no line"
+    assert texts["bypassed"] == "its streams passed 220 messages, and it passed 110 by its own line"
+    assert texts["alone"] == "it passed 5,000 messages before any stream under it has a line"
 
 
 @pytest.mark.spark
@@ -250,7 +253,7 @@ def test_copies_that_are_not_the_same_are_a_conflict_and_others_are_none(planted
 
 @pytest.mark.spark
 def test_each_tenant_has_its_own_sentence_and_picture(planted_report):
-    acme = next(one for one in planted_report.tenants if one.name == "acme")
+    acme = next(tenant for tenant in planted_report.tenants if tenant.name == "acme")
     assert acme.verdict == "violated"
     assert " limits of acme were exceeded, the worst for " in acme.sentence
     gravest = next(limiter for limiter in planted_report.limiters if limiter.tenant == "acme")

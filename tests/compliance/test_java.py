@@ -50,21 +50,22 @@ def test_java_home_goes_before_path_unless_it_is_too_old(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("no_system_java")
 def test_a_java_home_that_is_passed_over_is_told_with_the_reason(monkeypatch, tmp_path):
     monkeypatch.setattr(java, "packaged_java", lambda: tmp_path)
-    told: list[str] = []
+    reasons: list[str] = []
     for home, why in (
         (str(tmp_path / "nope"), "has no bin/java that runs"),
         (str(fake_java(tmp_path / "old", "11").parent.parent), "is Java 11, older than 17"),
     ):
         monkeypatch.setenv("JAVA_HOME", home)
-        assert find_java(told.append) == tmp_path
+        assert find_java(reasons.append) == tmp_path
         assert (
-            told.pop() == f"JAVA_HOME {home} {why}, so it is passed over: unset it, or let it name a Java 17 or newer"
+            reasons.pop()
+            == f"JAVA_HOME {home} {why}, so it is passed over: unset it, or let it name a Java 17 or newer"
         )
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", "17").parent.parent))
-    assert find_java(told.append) == tmp_path / "home"
+    assert find_java(reasons.append) == tmp_path / "home"
     monkeypatch.delenv("JAVA_HOME")
-    find_java(told.append)
-    assert told == []
+    find_java(reasons.append)
+    assert reasons == []
 
 
 @pytest.mark.usefixtures("no_system_java")
@@ -91,8 +92,8 @@ def test_the_packaged_java_is_started_without_the_module_that_it_lacks(monkeypat
     home = packaged_java(tmp_path / "cache")
     assert home is not None
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "Main"]
-    said = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
-    assert said == "-Xmx1g|-cp|a b|Main|"
+    output = subprocess.run([home / "bin" / "java", *arguments], capture_output=True, text=True, check=True).stdout
+    assert output == "-Xmx1g|-cp|a b|Main|"
 
 
 def test_without_the_package_there_is_none(monkeypatch):

@@ -50,11 +50,11 @@ def test_json_has_the_verdict_and_the_exit_code(tmp_path, monkeypatch, strict, c
     (log / "_odd.jsonl").touch()
     command = ["report", "--access-log", str(log), "--out", str(tmp_path / "out"), *strict]
     ended = CliRunner().invoke(app, [*command, "--json"])
-    found = json.loads(ended.stdout)
-    assert (ended.exit_code, found["exit_code"], ended.stderr) == (code, code, "")
-    assert (found["verdict"], found["headline"]) == ("unknown", report.headline)
-    assert found["report"] == str(tmp_path / "out" / "report.html")
-    assert "_odd.jsonl" in found["passed_over"]
+    answer = json.loads(ended.stdout)
+    assert (ended.exit_code, answer["exit_code"], ended.stderr) == (code, code, "")
+    assert (answer["verdict"], answer["headline"]) == ("unknown", report.headline)
+    assert answer["report"] == str(tmp_path / "out" / "report.html")
+    assert "_odd.jsonl" in answer["passed_over"]
     quiet = CliRunner().invoke(app, ["-q", *command])
     assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (code, "", "")
 
@@ -68,8 +68,8 @@ def test_a_folder_with_open_files_only_is_empty(tmp_path):
     for name in (".a.jsonl", "_b.jsonl", "c.jsonl.tmp", "notes.txt"):
         (tmp_path / name).touch()
     none = r"no closed \*.jsonl.zst or \*.jsonl file in it"
-    told = none + r"; passed over: names that begin with . or _: 2 \(.a.jsonl, _b.jsonl\): rename"
-    with pytest.raises(ReportError, match=told):
+    message = none + r"; passed over: names that begin with . or _: 2 \(.a.jsonl, _b.jsonl\): rename"
+    with pytest.raises(ReportError, match=message):
         closed_files(tmp_path)
     for name in (".a.jsonl", "_b.jsonl"):
         (tmp_path / name).unlink()

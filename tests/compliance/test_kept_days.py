@@ -39,7 +39,7 @@ def test_only_days_that_changed_are_read_and_judged_again(made, worked, tmp_path
         write_file(tmp_path / "log", f"{day}.jsonl", files[day])
     first = made("out")
     assert worked() == (DAYS[:2], DAYS[:2])
-    assert kept_in(tmp_path) == [f"{day}.{what}" for day in DAYS[:2] for what in ("judged", "sums")]
+    assert kept_in(tmp_path) == [f"{day}.{kind}" for day in DAYS[:2] for kind in ("judged", "sums")]
     assert made("out") == first
     assert worked() == ([], [])
     write_file(tmp_path / "log", f"{DAYS[2]}.jsonl", files[DAYS[2]])

@@ -95,17 +95,17 @@ def test_trouble_with_a_report_is_its_own_words(spark, tmp_path, capsys):
     JobRun(spark, job, lambda _: None).once()
     report = FollowingReport(spark, job.out, tmp_path / "nowhere", timedelta(hours=1))
     report.changed()
-    assert "--report" in (said := capsys.readouterr().err)
-    assert "nowhere" in said
+    assert "--report" in (message := capsys.readouterr().err)
+    assert "nowhere" in message
     assert report.complete_up_to is None
 
 
 def test_report_needs_to_follow_and_a_folder_of_its_own(tmp_path):
     words = ["compliance", "run", "--access-log", str(tmp_path), "--out", str(tmp_path / "out")]
-    said = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "report")])
-    assert said.exit_code == 2
-    assert "needs --follow" in said.output
+    ended = CliRunner().invoke(app, [*words, "--report", str(tmp_path / "report")])
+    assert ended.exit_code == 2
+    assert "needs --follow" in ended.output
     with alone(tmp_path / "report", None):
-        said = CliRunner().invoke(app, [*words, "--follow", "--report", str(tmp_path / "report")])
-    assert said.exit_code == 1
-    assert "report: another report is written into it" in said.output
+        ended = CliRunner().invoke(app, [*words, "--follow", "--report", str(tmp_path / "report")])
+    assert ended.exit_code == 1
+    assert "report: another report is written into it" in ended.output

@@ -31,16 +31,16 @@ def test_what_spark_passes_over_is_told_with_the_remedy(tmp_path):
         (tmp_path / name / "x.jsonl").touch()
     (tmp_path / "link.jsonl").symlink_to("nowhere")
     (tmp_path / "good-link.jsonl").symlink_to("a.jsonl")
-    found = look_into(tmp_path)
-    assert [file.name for file in found.closed] == ["a.jsonl", "b.jsonl.zst"]
-    assert found.passed_over == {
+    folder = look_into(tmp_path)
+    assert [file.name for file in folder.closed] == ["a.jsonl", "b.jsonl.zst"]
+    assert folder.passed_over == {
         HIDDEN: [".q-1.jsonl", "_p-1.jsonl"],
         OTHER_COMPRESSION: ["c.jsonl.gz"],
         FOLDER: ["d.jsonl", "old"],
         LINK: ["good-link.jsonl", "link.jsonl"],
     }
-    assert found.unread == 5, "all but subfolders may hold lines of this log"
-    assert found.words() == (
+    assert folder.unread == 5, "all but subfolders may hold lines of this log"
+    assert folder.words() == (
         "names that begin with . or _: 2 (.q-1.jsonl, _p-1.jsonl): rename them; "
         "symbolic links: 2 (good-link.jsonl, link.jsonl): put the files themselves there; "
         "packed files: 1 (c.jsonl.gz): unpack them; "
@@ -84,12 +84,12 @@ def test_pipes_are_never_opened_and_odd_names_stop_nothing(tmp_path):
         (tmp_path / name).touch()
     os.close(os.open(os.fsencode(tmp_path) + b"/\xff.jsonl", os.O_CREAT))
     os.mkfifo(tmp_path / "pipe.jsonl")
-    found = look_into(tmp_path)
-    assert [file.name for file in found.closed] == ["fine.jsonl", "größe 1.jsonl"]
-    assert {what: len(names) for what, names in found.passed_over.items()} == {ODD: len(odd) + 1, SPECIAL: 1}
-    assert found.unread == len(odd) + 1
-    assert "\n" not in found.words()
-    assert found.words().startswith(
+    folder = look_into(tmp_path)
+    assert [file.name for file in folder.closed] == ["fine.jsonl", "größe 1.jsonl"]
+    assert {kind: len(names) for kind, names in folder.passed_over.items()} == {ODD: len(odd) + 1, SPECIAL: 1}
+    assert folder.unread == len(odd) + 1
+    assert "\n" not in folder.words()
+    assert folder.words().startswith(
         "names that Hadoop cannot take: 8 (a\\nb.jsonl, a*b.jsonl, a:b.jsonl, …): rename them"
     )
 

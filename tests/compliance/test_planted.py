@@ -20,8 +20,8 @@ def report(planted_logs):
 
 
 def limiter(report, name):
-    (found,) = (one for one in report[0].limiters if one.proxy_id == name)
-    return found
+    (verdict,) = (verdict for verdict in report[0].limiters if verdict.proxy_id == name)
+    return verdict
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_nothing_else_is_violated(report):
         "torn-tail",
         "midnight",
     }
-    assert {one.proxy_id for one in report[0].limiters if one.is_violated} == modelled | by_hand
+    assert {verdict.proxy_id for verdict in report[0].limiters if verdict.is_violated} == modelled | by_hand
 
 
 def test_losses_clock_steps_and_restarts_are_found_where_planted(report):
@@ -127,4 +127,4 @@ def test_tenant_namespace_and_topics_get_the_gravest_verdict(report):
     assert rollups["tenant", "acme"].verdict == rollups["namespace", "acme/orders"].verdict == V
     assert rollups["topic", "persistent://acme/orders/plain-0"].verdict == C
     assert rollups["topic", "persistent://acme/orders/lost-0"].verdict == U
-    assert rollups["tenant", "acme"].violated == sum(one.is_violated for one in report[0].limiters)
+    assert rollups["tenant", "acme"].violated == sum(verdict.is_violated for verdict in report[0].limiters)

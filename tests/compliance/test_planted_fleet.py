@@ -11,20 +11,28 @@ pytestmark = pytest.mark.spark
 
 def test_shares_above_the_whole_are_found(planted_report):
     assert planted_report.fleets.verdict == "violated"
-    [one] = planted_report.fleets.sums
-    assert (one.fleet, one.name, one.unit, one.limit, one.burst) == ("front", topic_of("fleet"), "messages", 100, 10)
-    assert one.members == [("fleet-a", "boot-1"), ("fleet-b", "boot-1")]
+    [sum_] = planted_report.fleets.sums
+    assert (sum_.fleet, sum_.name, sum_.unit, sum_.limit, sum_.burst) == (
+        "front",
+        topic_of("fleet"),
+        "messages",
+        100,
+        10,
+    )
+    assert sum_.members == [("fleet-a", "boot-1"), ("fleet-b", "boot-1")]
     ahead = timedelta(milliseconds=20)  # both members are behind the coordinator's clock, which counts
-    assert (one.start, one.end) == (BEGIN + timedelta(seconds=10) + ahead, BEGIN + timedelta(seconds=15) + ahead)
-    assert (one.corrected_s, one.uncertain_s) == (0, 0)
-    assert (one.passed, one.entries, one.slack) == (5 * 160, 2, pytest.approx(10.5001))
-    assert one.excess == pytest.approx(5 * 60 - 10 - 2 - 10.5001)
-    assert (one.judged_s, one.demand_s, one.beside) == (15, 15, 0)
-    assert (one.first_line.file, one.last_line.file) == ("fleet-a.jsonl.zst", "fleet-b.jsonl.zst")
-    members = [one for one in planted_report.limiters if one.proxy_id in {"fleet-a", "fleet-b"}]
-    assert [(one.containment, one.values) for one in members] == [("compliant", 1)] * 2
-    assert [(one.limit_messages, one.shared_messages, one.is_shared) for one in members] == [(80, 100, True)] * 2
-    assert [one.is_shared for one in planted_report.limiters if one.proxy_id == "fleet-c"] == [False]
+    assert (sum_.start, sum_.end) == (BEGIN + timedelta(seconds=10) + ahead, BEGIN + timedelta(seconds=15) + ahead)
+    assert (sum_.corrected_s, sum_.uncertain_s) == (0, 0)
+    assert (sum_.passed, sum_.entries, sum_.slack) == (5 * 160, 2, pytest.approx(10.5001))
+    assert sum_.excess == pytest.approx(5 * 60 - 10 - 2 - 10.5001)
+    assert (sum_.judged_s, sum_.demand_s, sum_.beside) == (15, 15, 0)
+    assert (sum_.first_line.file, sum_.last_line.file) == ("fleet-a.jsonl.zst", "fleet-b.jsonl.zst")
+    members = [limiter for limiter in planted_report.limiters if limiter.proxy_id in {"fleet-a", "fleet-b"}]
+    assert [(member.containment, member.values) for member in members] == [("compliant", 1)] * 2
+    assert [(member.limit_messages, member.shared_messages, member.is_shared) for member in members] == [
+        (80, 100, True)
+    ] * 2
+    assert [limiter.is_shared for limiter in planted_report.limiters if limiter.proxy_id == "fleet-c"] == [False]
 
 
 def test_the_chart_of_the_sum_has_what_all_members_passed_and_the_whole_limit(planted_report):
@@ -41,11 +49,11 @@ def test_the_chart_of_the_sum_has_what_all_members_passed_and_the_whole_limit(pl
 
 
 def test_who_is_cut_off_and_who_has_the_limit_to_itself_are_named(planted_report):
-    [one] = planted_report.fleets.sums
-    assert [(out.proxy_id, out.passed, out.first) for out in one.outside] == [
+    [sum_] = planted_report.fleets.sums
+    assert [(out.proxy_id, out.passed, out.first) for out in sum_.outside] == [
         ("fleet-c", 200, BEGIN + timedelta(seconds=7))
     ]
-    assert [(out.proxy_id, out.share, out.passed, out.seconds) for out in one.cut_off] == [("fleet-b", 0.02, 4, 2)]
+    assert [(out.proxy_id, out.share, out.passed, out.seconds) for out in sum_.cut_off] == [("fleet-b", 0.02, 4, 2)]
     assert planted_report.fleets.gaps == []
 
 

@@ -25,9 +25,9 @@ def test_the_schema_has_every_field_of_the_record_and_no_other():
 @pytest.mark.parametrize("kind", Kinds.BY_NAME)
 def test_every_field_is_either_required_or_nullable_or_has_a_default(kind):
     names = {field.encode_name for field in msgspec.structs.fields(Kinds.BY_NAME[kind])}
-    found = [*required_fields(kind), *nullable_fields(kind), *defaulted_fields(kind)]
-    assert len(found) == len(names)
-    assert set(found) == names
+    fields = [*required_fields(kind), *nullable_fields(kind), *defaulted_fields(kind)]
+    assert len(fields) == len(names)
+    assert set(fields) == names
 
 
 def test_what_tells_of_a_limit_or_its_keeping_has_no_default():

@@ -66,7 +66,7 @@ def test_what_a_killed_run_has_not_judged_the_next_one_does(job, worked, tmp_pat
 
     def ends(place, content):
         written.append(place)
-        if "/verdicts/" in place and sum("/verdicts/" in one for one in written) == 2:
+        if "/verdicts/" in place and sum("/verdicts/" in path for path in written) == 2:
             raise KeyboardInterrupt
         write(place, content)
 
@@ -77,10 +77,10 @@ def test_what_a_killed_run_has_not_judged_the_next_one_does(job, worked, tmp_pat
     worked()
     job(files, LATE)
     assert worked() == ([], []), "results were kept before the rows"
-    found = verdicts(tmp_path)
+    rows = verdicts(tmp_path)
     (tmp_path / "out").rename(tmp_path / "other")
     job(files, LATE)
-    assert found == verdicts(tmp_path)
+    assert rows == verdicts(tmp_path)
 
 
 def test_a_day_without_a_limit_is_judged_once(job, worked, tmp_path):
@@ -126,10 +126,10 @@ def test_fleets_copies_and_torn_lines_are_judged_as_in_a_report(job, reported, w
     for part in ("limiters", "fleets", "doubts", "quality"):
         assert of_tables[part] == of_log[part]
     rows = list(csv.DictReader((tmp_path / "other/csv/limits.csv").read_text().splitlines()))
-    found = list(verdicts(tmp_path).values())
-    assert {name for row in rows for name, cell in row.items() if cell} <= found[0].keys()
+    job_rows = list(verdicts(tmp_path).values())
+    assert {name for row in rows for name, cell in row.items() if cell} <= job_rows[0].keys()
     words = ("proxy_id", "containment", "entitlement", "lines", "passed_messages")
-    assert sorted([str(row[name]) for name in words] for row in found) == sorted(
+    assert sorted([str(row[name]) for name in words] for row in job_rows) == sorted(
         [row[name] for name in words] for row in rows
     )
 

@@ -24,12 +24,12 @@ def burned():
         for tenant, (bad, minutes) in BAD_MINUTES.items()
         for minute in range(minutes)
     ]
-    found: dict[tuple[str, str], dict[int, BurnFacts]] = {}
+    burns: dict[tuple[str, str], dict[int, BurnFacts]] = {}
     for row in burn_facts(pa.Table.from_pylist(rows), 1 - 0.01):
-        pairs = found.setdefault((row.tenant, row.promise), {})
+        pairs = burns.setdefault((row.tenant, row.promise), {})
         assert row.long_s not in pairs
         pairs[row.long_s] = row
-    return found
+    return burns
 
 
 def test_a_burn_rate_is_bad_time_over_the_budget_in_both_windows(burned):

@@ -34,11 +34,11 @@ def test_shares_are_those_that_pouring_gives():
         for name, want in wants.items()
     ]
     members = with_fair_share(pa.Table.from_pylist(rows), ["step"]).to_pylist()
-    found = {(row["step"], row["member"]): row["fair"] for row in members}
+    shares = {(row["step"], row["member"]): row["fair"] for row in members}
     expected = {
         (group, name): part for group, (of, wants) in groups.items() for name, part in filled(of, wants).items()
     }
-    assert found == pytest.approx({key: float(part) for key, part in expected.items()})
+    assert shares == pytest.approx({key: float(part) for key, part in expected.items()})
 
 
 def contended(name, passed_a, passed_b, held_b, throttled_ms=1000.0):

@@ -120,8 +120,8 @@ def use_by_day(lines):
 
 def shared_headroom(logs, fleets=(), **more):
     notes = FleetNotes({(proxy_id, "boot-1"): fleet for proxy_id, fleet in dict(fleets).items()}, **more)
-    found = headroom_facts(**use_by_day(on_common_clock(limits_of(*logs), notes))).to_pylist()
-    rows = [msgspec.convert(row, HeadroomFacts) for row in found]
+    facts = headroom_facts(**use_by_day(on_common_clock(limits_of(*logs), notes))).to_pylist()
+    rows = [msgspec.convert(row, HeadroomFacts) for row in facts]
     return sorted(rows, key=lambda row: (row.proxy_id, row.fleet))
 
 

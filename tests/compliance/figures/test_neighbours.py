@@ -28,8 +28,8 @@ def test_an_offender_is_named_with_the_victim_on_its_connection():
         stream(log, "d", 1, 20, stream_id=4)
         log.beat()
     span = {"duration_ms": 700.0, "end": log._head["start"] + timedelta(milliseconds=700)}
-    who: dict[str, Any] = {"client_address": "192.0.2.1:4000", "side": "client", "cause": "hold budget"}
-    log.add(ThrottleLine, **span, **who, connection_id=1)
+    pause: dict[str, Any] = {"client_address": "192.0.2.1:4000", "side": "client", "cause": "hold budget"}
+    log.add(ThrottleLine, **span, **pause, connection_id=1)
     ((offender, victim, row),) = neighbours(log)
     assert (offender, victim, row.victims) == ("a", "b", 1)
     assert (row.ratio, row.paused_s, row.victim_reason) == (pytest.approx(3), pytest.approx(0.7), "tenant")

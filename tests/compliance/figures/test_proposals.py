@@ -29,17 +29,17 @@ def test_proposals_are_read_only_from_a_small_regular_file(tmp_path):
     os.mkfifo(fifo)
     with large.open("wb") as file:
         file.truncate(2 * 1024**2)
-    for path, said in (
+    for path, message in (
         (fifo, "is a device, pipe or folder"),
         (Path("/dev/zero"), "is a device, pipe or folder"),
         (large, "at most 1048576"),
     ):
-        with pytest.raises(ProposalError, match=said):
+        with pytest.raises(ProposalError, match=message):
             read_proposals(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("limits: [", "no valid YAML"),
         ("limits: []", "give 1 to 100"),
@@ -75,11 +75,11 @@ def test_proposals_are_read_only_from_a_small_regular_file(tmp_path):
         ("limits: [{level: topic, messages: 3, burst_bytes: 3}]", "there is no limit of bytes"),
     ],
 )
-def test_what_does_not_fit_is_named_with_file_and_place(tmp_path, text, said):
+def test_what_does_not_fit_is_named_with_file_and_place(tmp_path, text, message):
     with pytest.raises(ProposalError) as raised:
         read(tmp_path, text)
     assert str(raised.value).startswith(f"--what-if {tmp_path}/limits.yaml: ")
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

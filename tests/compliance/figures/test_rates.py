@@ -69,9 +69,9 @@ def test_rates_of_topics_cover_each_step_that_a_line_touches():
     steps = {across_steps: 1, long_steps: 5, backwards: 1, stepped: 1, of_a_year: 1}
     logs = {made: made() for made in (*steps, unwanted)}
     names = [("", "publish", "topic", logs[made].topic, step_s, BEGUN, BEGUN + 1000) for made, step_s in steps.items()]
-    found = of_each(figures(logs.values(), "rates", topics=names))
-    rates = {made: [row["passed_messages"] for row in found.pop(log.topic, [])] for made, log in logs.items()}
-    assert found == {}
+    rows = of_each(figures(logs.values(), "rates", topics=names))
+    rates = {made: [row["passed_messages"] for row in rows.pop(log.topic, [])] for made, log in logs.items()}
+    assert rows == {}
     # A line is spread over the steps that it touches; rates are per second, whatever the step.
     assert rates[across_steps] == pytest.approx([75, 25])
     assert rates[long_steps] == [100, 100]

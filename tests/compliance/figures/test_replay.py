@@ -54,11 +54,11 @@ def replayed(spark, logs, *proposals):
 def test_the_largest_backlog_is_that_of_a_bucket_and_a_queue(spark):
     logs = [random_log(seed) for seed in range(25)]
     proposal = Proposal(level="topic", messages=50.0, burst_messages=30.0)
-    found = {row.proxy_id: row.backlog_messages for row in replayed(spark, logs, proposal)}
+    backlogs = {row.proxy_id: row.backlog_messages for row in replayed(spark, logs, proposal)}
     expected = {log.proxy_id: float(largest_backlog(log, 50, 30)) for log in logs}
     assert any(expected.values())
     # The trial fills and drains in turn: at most one step's worth of the limit lies between the two.
-    assert found == pytest.approx(expected, abs=0.51)
+    assert backlogs == pytest.approx(expected, abs=0.51)
 
 
 def steady(name, **more):
@@ -82,8 +82,8 @@ def test_what_would_have_waited_and_for_how_long_is_told_of_each_proposal(spark)
         Proposal(level="topic", name=of[3], messages=1e6),
     )
     assert len(rows) == len(logs)
-    found = {row.name: row for row in rows}
-    narrow, wide, by_bytes, waited = (found[log.topic] for log in logs)
+    replays = {row.name: row for row in rows}
+    narrow, wide, by_bytes, waited = (replays[log.topic] for log in logs)
     assert (narrow.offered_messages, narrow.held_messages) == (1000, 900)
     # 50 a second are left over from the second second on.
     assert (narrow.backlog_messages, narrow.delay_max_ms, narrow.left_ms) == (450, 9000, 9000)
@@ -101,8 +101,8 @@ def test_all_streams_of_a_name_are_one_and_names_are_matched_by_stars(spark):
         log.interval(100, topic=f"persistent://acme/orders/{topic}")
     log.interval(100, tenant="other", namespace="x", topic="persistent://other/x/a")
     whole = Proposal(level="namespace", name="acme/*", messages=200.0, burst_messages=1.0)
-    one = Proposal(level="topic", name="*/c_d", messages=1e6)
-    rows = {(row.proposal, row.name): row for row in replayed(spark, [log], whole, one)}
+    proposal = Proposal(level="topic", name="*/c_d", messages=1e6)
+    rows = {(row.proposal, row.name): row for row in replayed(spark, [log], whole, proposal)}
     assert set(rows) == {(0, "acme/orders"), (1, "persistent://acme/orders/c_d")}
     assert rows[0, "acme/orders"].offered_messages == 300
     assert rows[0, "acme/orders"].backlog_messages == 99
@@ -120,8 +120,12 @@ def test_limits_of_resource_groups_and_of_networks_are_replayed_over_their_strea
         log.interval(50)
         log.second += 1
     proposals = (Proposal(level="resource_group", messages=1000.0), Proposal(level="address", messages=1000.0))
-    found = {(row.level, row.name): row.offered_messages for row in replayed(spark, [log], *proposals)}
-    assert found == {("resource_group", "gold"): 150, ("address", "2001:db8::/64"): 350, ("address", "127.0.0.1"): 250}
+    messages = {(row.level, row.name): row.offered_messages for row in replayed(spark, [log], *proposals)}
+    assert messages == {
+        ("resource_group", "gold"): 150,
+        ("address", "2001:db8::/64"): 350,
+        ("address", "127.0.0.1"): 250,
+    }
 
 
 # ---- limits that fleets would share

@@ -66,7 +66,7 @@ def test_a_topic_of_pulsars_own_is_under_its_own_level_only():
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
+    ("fields", "name"),
     [
         ({"client_address": "[2001:db8::7]:41000", "client_network": "2001:db8::/64"}, "2001:db8::/64"),
         ({"client_address": "k12ab:0123456789abcdef"}, "k12ab:0123456789abcdef"),
@@ -74,15 +74,15 @@ def test_a_topic_of_pulsars_own_is_under_its_own_level_only():
         ({"client_address": "k12ab:0123456789012345", "client_network": "k12ab:fedc"}, "k12ab:fedc"),
     ],
 )
-def test_an_address_has_the_name_that_its_limit_has(said, name):
-    assert scopes(**said)["address"] == (name, TOPIC)
+def test_an_address_has_the_name_that_its_limit_has(fields, name):
+    assert scopes(**fields)["address"] == (name, TOPIC)
 
 
 def test_only_the_requested_levels_are_returned():
     log = PlantedLog()
     log.interval(1)
-    found = scoped(lines_of([log]), {"tenant", "role", "topic"})
-    assert {level for level, named in found if len(named)} == {"tenant", "topic"}
+    tables = scoped(lines_of([log]), {"tenant", "role", "topic"})
+    assert {level for level, named in tables if len(named)} == {"tenant", "topic"}
 
 
 @pytest.mark.spark
@@ -104,14 +104,14 @@ def test_a_frame_has_the_scopes_that_columns_have(spark):
 
 def test_a_limited_role_is_proved_or_claimed_by_its_clients():
     log = PlantedLog()
-    said = [("proved", True), ("claimed", False), ("both", True), ("both", False), ("unlimited", True), ("", False)]
-    for role, is_proved in said:
+    roles = [("proved", True), ("claimed", False), ("both", True), ("both", False), ("unlimited", True), ("", False)]
+    for role, is_proved in roles:
         log.interval(1, client_role=role, role_is_proved=is_proved)
     limited = {("proxy-1", "publish", role) for role in ("proved", "claimed", "both", "idle")}
-    found = role_facts(summed_of(ROLES, log), limited)
-    assert {(row.name, row.is_proved, row.is_claimed) for row in found} == {
+    facts = role_facts(summed_of(ROLES, log), limited)
+    assert {(row.name, row.is_proved, row.is_claimed) for row in facts} == {
         ("proved", True, False),
         ("claimed", False, True),
         ("both", True, True),
     }
-    assert {(row.proxy_id, row.direction) for row in found} == {("proxy-1", "publish")}
+    assert {(row.proxy_id, row.direction) for row in facts} == {("proxy-1", "publish")}

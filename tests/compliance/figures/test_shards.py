@@ -15,10 +15,10 @@ def test_limits_are_judged_alike_in_one_part_and_in_several(spark):
     logs = [exact_log(5, proxy_id=proxy, topic=topic_of(topic)) for proxy, topic in names]
     judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, *logs), {}))
     lines = KeptLines.of_frame(frame(spark, logs).repartition(3))
-    one, several = ({name: rows_of(table) for name, table in judging.of(lines, shards).items()} for shards in (1, 4))
-    assert several.pop("minutes") != one.pop("minutes"), "the driver adds up the parts"
-    assert several == one
-    assert {name: len(rows) for name, rows in one.items() if rows} == dict.fromkeys(
+    whole, several = ({name: rows_of(table) for name, table in judging.of(lines, shards).items()} for shards in (1, 4))
+    assert several.pop("minutes") != whole.pop("minutes"), "the driver adds up the parts"
+    assert several == whole
+    assert {name: len(rows) for name, rows in whole.items() if rows} == dict.fromkeys(
         ("judged", "limiters", "configured", "episodes", "in_force", "use", "used", "last_lines"), len(names)
     )
 

@@ -40,8 +40,8 @@ class Second:
 
 def excess(lines: list[Second]) -> Fraction:
     """Of all windows that end with a line in which something passed."""
-    found = (found for begin in range(len(lines)) for found in _excesses(lines[begin:]))
-    return max(found, default=Fraction(-MESSAGE)) / Fraction(MESSAGE)
+    excesses = (window_excess for begin in range(len(lines)) for window_excess in _excesses(lines[begin:]))
+    return max(excesses, default=Fraction(-MESSAGE)) / Fraction(MESSAGE)
 
 
 def _excesses(lines: list[Second]) -> Iterator[Fraction | int]:

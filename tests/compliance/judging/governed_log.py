@@ -43,11 +43,11 @@ class GovernedLog(SchedulerLog):
     def put(self, setting: Setting, name: str, limit: Limit | None) -> None:
         self.world.policies.put("publish", setting, name, Value(limit, "rest") if limit is not None else None)
 
-    def cut(self, one: Stream | Limiter, now: int) -> None:
+    def cut(self, subject: Stream | Limiter, now: int) -> None:
         """A limit that nobody was under gets its value when somebody comes: its line begins there."""
-        if isinstance(one, Limiter) and now > self.ended:
-            assert one not in self.journal.limiters
-            self.began[one.scope] = now
+        if isinstance(subject, Limiter) and now > self.ended:
+            assert subject not in self.journal.limiters
+            self.began[subject.scope] = now
 
     def join(self, place: Any, topic: str, *, by_entry: bool = False) -> Stream:
         self.numbers += 1
@@ -139,16 +139,16 @@ class Player:
         self.by_entry = self.chance.random() < 0.2
 
     def step(self) -> None:
-        log, chance, what = self.log, self.chance, self.chance.random()
-        if what < 0.15 and len(log.live) < 6:
+        log, chance, draw = self.log, self.chance, self.chance.random()
+        if draw < 0.15 and len(log.live) < 6:
             log.join(chance.choice(log.places), chance.choice("ab"), by_entry=self.by_entry)
-        elif what < 0.2 and log.live:
+        elif draw < 0.2 and log.live:
             log.leave(chance.choice(log.live))
-        elif what < 0.7 and log.live:
+        elif draw < 0.7 and log.live:
             self.send()
-        elif what < 0.72:
+        elif draw < 0.72:
             self.change()
-        elif what < 0.725:
+        elif draw < 0.725:
             log.disturb()
         else:
             log.advance(chance.choice((1, 30, 300, 1000, 3000)) * 1000 * chance.randrange(1, 1000))

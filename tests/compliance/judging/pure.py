@@ -51,12 +51,12 @@ def notes_of(lines: list[Any], **notes: Any) -> RunNotes:
         for line in lines
         if isinstance(line, ChangeLine)
     )
-    told: dict[str, Any] = {"changed": [change for change in of_lines if change is not None]}
+    fields: dict[str, Any] = {"changed": [change for change in of_lines if change is not None]}
     still = [on_axis(line) for line in lines if isinstance(line, StandstillLine)]
     beats = [line for line in lines if isinstance(line, HeartbeatLine)]
     if beats and not any(beat.last for beat in beats):
-        told["complete_us"] = max(complete_us(beat) for beat in beats)
-    return RunNotes(**(told | {"still_us": sorted(still)} | notes))
+        fields["complete_us"] = max(complete_us(beat) for beat in beats)
+    return RunNotes(**(fields | {"still_us": sorted(still)} | notes))
 
 
 def judged_of(
@@ -85,9 +85,9 @@ def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
     lines = list(lines)
     limits = [line for line in lines if isinstance(line, LimitLine)]
     intervals = [line for line in lines if isinstance(line, IntervalLine)]
-    found: dict[Key, list[Line | StreamsLine]] = {}
+    limiters: dict[Key, list[Line | StreamsLine]] = {}
     for limit, of_limit in zip(limits, limit_lines(_table(limits)), strict=True):
-        found.setdefault((limit.direction, limit.level, limit.name), []).append(of_limit)
+        limiters.setdefault((limit.direction, limit.level, limit.name), []).append(of_limit)
     groups: dict[tuple[Any, ...], list[tuple[IntervalLine, list[str]]]] = {}
     for line in intervals:
         under = levels_of(line)
@@ -95,8 +95,8 @@ def items_of(lines: Iterable[Any]) -> dict[Key, list[Line | StreamsLine]]:
             key = line.direction, level, name_at(line, level), *on_axis(line)
             groups.setdefault(key, []).append((line, under))
     for (direction, level, name, start, end), members in groups.items():
-        found.setdefault((direction, level, name), []).append(streams_of(level, name, (start, end), members))
-    return {key: sorted(items, key=lambda item: (item.at_us[0], item.seq)) for key, items in found.items()}
+        limiters.setdefault((direction, level, name), []).append(streams_of(level, name, (start, end), members))
+    return {key: sorted(items, key=lambda item: (item.at_us[0], item.seq)) for key, items in limiters.items()}
 
 
 def _table(limits: list[LimitLine]) -> pa.Table:
@@ -159,7 +159,7 @@ def streams_of(
     ]
     crossing = [line for line, under in members if len(under) > 1]
     elsewhere = [line for line in crossing if (line.reason, line.reason_name) != (level, name)]
-    said = [line for line in lines if line.limit_level == level]
+    level_lines = [line for line in lines if line.limit_level == level]
     sums = [sum(counted(line, unit) for line in lines) for unit in UNITS]
     return StreamsLine(
         seq=first.seq,
@@ -171,10 +171,10 @@ def streams_of(
         largest=(max(largest[0]), max(largest[1])),
         only_wait_s=max(alone, default=0.0) / 1e3,
         named_wait_s=max(named, default=0.0) / 1e3,
-        limit=said_by(said, max),
-        least_limit=said_by(said, min),
+        limit=said_by(level_lines, max),
+        least_limit=said_by(level_lines, min),
         most_served=max(
-            ((f"{one.connection_id}/{one.stream_id}", one.passed_messages) for one in lines), key=passed_of
+            ((f"{line.connection_id}/{line.stream_id}", line.passed_messages) for line in lines), key=passed_of
         ),
         members=len(lines),
         is_alone=all(len(under) == 1 for _, under in members),
@@ -196,7 +196,7 @@ def waited_ms(line: IntervalLine) -> float:
 
 def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
     """Lines of streams that held something for longer than they say that they waited, and for how long, ms."""
-    found = []
+    waits = []
     last: dict[tuple[Any, ...], IntervalLine] = {}
     for line in lines:
         if not isinstance(line, IntervalLine):
@@ -213,15 +213,15 @@ def denied_waits(lines: Iterable[Any]) -> list[tuple[IntervalLine, float]]:
         )
         is_silent = line.held_messages > 0 and line.held_since is None
         if is_silent or least_ms > min(line.throttled_ms, line.duration_ms) + SAME_WAIT_MS:
-            found.append((line, least_ms))
-    return found
+            waits.append((line, least_ms))
+    return waits
 
 
 SAME_WAIT_MS = 2.0
 
 
-def passed_of(one: tuple[str, int]) -> int:
-    return one[1]
+def passed_of(stream: tuple[str, int]) -> int:
+    return stream[1]
 
 
 def said_by(lines: list[IntervalLine], which: Callable[..., float | None]) -> tuple[float | None, float | None]:
@@ -256,26 +256,31 @@ def starving(
         return None
     line, is_alone = min(
         waiting,
-        key=lambda one: (one[0].passed_messages, one[0].passed_bytes, one[0].held_since or one[0].start, one[0].seq),
+        key=lambda waiter: (
+            waiter[0].passed_messages,
+            waiter[0].passed_bytes,
+            waiter[0].held_since or waiter[0].start,
+            waiter[0].seq,
+        ),
     )
     held, passed = ((line.held_messages, line.held_bytes), (line.passed_messages, line.passed_bytes))
     return f"{line.connection_id}/{line.stream_id}", held, passed, is_alone
 
 
-def excess(found: Judged) -> float:
+def excess(result: Judged) -> float:
     """By how much more passed than is allowed, in the worst window; below 0 where the limit was kept."""
-    return max((window.excess - excess_tolerance(window.limit) for window in found.windows), default=-1.0)
+    return max((window.excess - excess_tolerance(window.limit) for window in result.windows), default=-1.0)
 
 
-def deficit_s(found: Judged) -> float:
+def deficit_s(result: Judged) -> float:
     """By how many seconds' worth less passed than was owed; below 0 where all was given."""
-    owed = found.entitlement
+    owed = result.entitlement
     return -1.0 if owed is None else max(owed.deficit_s, owed.whole_deficit_s)
 
 
-def doubts(found: Judged) -> set[str]:
+def doubts(result: Judged) -> set[str]:
     """What contradicts itself; logs of a limiter's lines alone lack streams on purpose."""
-    return {doubt.what for doubt in found.doubts} - {"no streams"}
+    return {doubt.what for doubt in result.doubts} - {"no streams"}
 
 
 def replaced(line: Any, **more: Any) -> Any:

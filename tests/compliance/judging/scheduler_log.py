@@ -21,8 +21,8 @@ START_US = 1_700_000_000_000_000
 NAMES = {"topic": ("a", "b"), "namespace": ("n",), "tenant": ("t",)}
 
 
-def per_second(one: Rate | None) -> float | None:
-    return None if one is None else one.per_second
+def per_second(limit_rate: Rate | None) -> float | None:
+    return None if limit_rate is None else limit_rate.per_second
 
 
 @dataclass
@@ -124,12 +124,12 @@ class SchedulerLog:
     def write(self) -> None:
         streams, limiters = emptied(self.journal)
         taken = [(stream, self.tally.of_stream(self.tally.take_stream(stream, self.now))) for stream in streams]
-        told = [(one, self.tally.of_limiter(self.tally.take_limiter(one, self.now))) for one in limiters]
+        tallies = [(limiter, self.tally.of_limiter(self.tally.take_limiter(limiter, self.now))) for limiter in limiters]
         self.tally.end()
-        for limiter, fields in told:
+        for limiter, fields in tallies:
             span = self.began.get(limiter.scope, self.ended), self.now
             key = limiter.scope.level, limiter.scope.name
-            members = [(stream, said) for stream, said in taken if limiter in stream.chain]
+            members = [(stream, counts) for stream, counts in taken if limiter in stream.chain]
             if members:
                 self._add(key, self._streams(limiter, members, span))
             self._add(key, self._line(limiter, fields, span))
@@ -150,19 +150,20 @@ class SchedulerLog:
     def _streams(
         self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], span: tuple[int, int]
     ) -> StreamsLine:
-        def counted(said: dict[str, Any], unit: str) -> int:
-            return int(said.get(f"charged_{unit}", said[f"passed_{unit}"]))
+        def counted(counts: dict[str, Any], unit: str) -> int:
+            return int(counts.get(f"charged_{unit}", counts[f"passed_{unit}"]))
 
-        charged_messages, charged_bytes = (sum(counted(said, unit) for _, said in members) for unit in BUCKETS[:2])
-        messages, size = (sum(int(said[f"passed_{unit}"]) for _, said in members) for unit in BUCKETS[:2])
+        charged_messages, charged_bytes = (sum(counted(counts, unit) for _, counts in members) for unit in BUCKETS[:2])
+        messages, size = (sum(int(counts[f"passed_{unit}"]) for _, counts in members) for unit in BUCKETS[:2])
         charged, crossed = (charged_messages, charged_bytes), (messages, size)
         by_entry = any(stream.by_entry for stream, _ in members)
         largest = tuple(
-            max(counted(said, unit) - max(0, said["passed_entries"] - 1) for _, said in members) for unit in BUCKETS[:2]
+            max(counted(counts, unit) - max(0, counts["passed_entries"] - 1) for _, counts in members)
+            for unit in BUCKETS[:2]
         )
-        alone = [said["throttled_ms"] for stream, said in members if len(stream.chain) == 1]
-        named = [said["throttled_ms"] for stream, said in members if stream.last_reason == limiter.scope.level]
-        crossing = [(stream, said["throttled_ms"]) for stream, said in members if len(stream.chain) > 1]
+        alone = [counts["throttled_ms"] for stream, counts in members if len(stream.chain) == 1]
+        named = [counts["throttled_ms"] for stream, counts in members if stream.last_reason == limiter.scope.level]
+        crossing = [(stream, counts["throttled_ms"]) for stream, counts in members if len(stream.chain) > 1]
         elsewhere = [waited for stream, waited in crossing if stream.last_reason != limiter.scope.level]
         return StreamsLine(
             **self._head(span),
@@ -184,42 +185,51 @@ class SchedulerLog:
         self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], which: Callable[..., float | None]
     ) -> tuple[float | None, float | None]:
         """The limiter's value by the lines of streams of which it is the lowest, of equal ones the outermost."""
-        found: tuple[list[float], list[float]] = ([], [])
+        amounts: tuple[list[float], list[float]] = ([], [])
         for stream, _ in members:
-            limits = [(one.limit.messages, one.limit.size) for one in stream.chain if not one.is_observed]
+            limits = [(link.limit.messages, link.limit.size) for link in stream.chain if not link.is_observed]
             for unit in range(2):
                 values = [per_second(limit[unit]) for limit in limits]
                 least = min((value for value in values if value is not None), default=None)
                 if least is None:
                     continue
-                lowest = next(one for one, value in zip(self._enforced(stream), values, strict=True) if value == least)
-                found[unit].extend([least] if lowest is limiter else [])
+                lowest = next(
+                    link for link, value in zip(self._enforced(stream), values, strict=True) if value == least
+                )
+                amounts[unit].extend([least] if lowest is limiter else [])
                 break
-        return which(found[0], default=None), which(found[1], default=None)
+        return which(amounts[0], default=None), which(amounts[1], default=None)
 
     @staticmethod
     def _enforced(stream: Stream) -> list[Limiter]:
-        return [one for one in stream.chain if not one.is_observed]
+        return [limiter for limiter in stream.chain if not limiter.is_observed]
 
     @staticmethod
     def _largest(members: list[tuple[Stream, dict[str, Any]]], unit: str) -> int:
-        return max(int(said[f"offered_{unit}"] - max(0, said["offered_entries"] - 1)) for _, said in members)
+        return max(int(counts[f"offered_{unit}"] - max(0, counts["offered_entries"] - 1)) for _, counts in members)
 
     def _starving(
         self, limiter: Limiter, members: list[tuple[Stream, dict[str, Any]]], span: tuple[int, int]
     ) -> tuple[str, tuple[int, int], tuple[int, int], bool] | None:
         waiting = [
-            (said["passed_messages"], said["passed_bytes"], stream.held[0].since, stream.name.stream_id, stream, said)
-            for stream, said in members
+            (
+                counts["passed_messages"],
+                counts["passed_bytes"],
+                stream.held[0].since,
+                stream.name.stream_id,
+                stream,
+                counts,
+            )
+            for stream, counts in members
             if stream.last_reason == limiter.scope.level
-            and said["throttled_ms"] * MS >= span[1] - span[0]
-            and (len(stream.chain) == 1 or not said["passed_entries"])
+            and counts["throttled_ms"] * MS >= span[1] - span[0]
+            and (len(stream.chain) == 1 or not counts["passed_entries"])
             and stream.held
         ]
         if not waiting:
             return None
-        messages, size, _, number, stream, said = min(waiting, key=lambda one: one[:4])
-        held = said["held_messages"], said["held_bytes"]
+        messages, size, _, number, stream, counts = min(waiting, key=lambda waiter: waiter[:4])
+        held = counts["held_messages"], counts["held_bytes"]
         return str(number), held, (messages, size), len(stream.chain) == 1
 
     def _line(self, limiter: Limiter, fields: dict[str, Any], span: tuple[int, int]) -> Line:
@@ -230,7 +240,7 @@ class SchedulerLog:
             source=limiter.source,
             mode=limit.mode,
             rates=tuple(map(per_second, rates)),
-            bursts=tuple(None if one is None else float(one.burst) for one in rates),
+            bursts=tuple(None if limit_rate is None else float(limit_rate.burst) for limit_rate in rates),
             published=(None, None),
             passed=(fields["passed_messages"], fields["passed_bytes"]),
             largest=(fields["largest_entry_messages"], fields["largest_entry_bytes"]),
@@ -249,7 +259,7 @@ RATES = [(1, 1), (7, 1), (19, 1), (100, 1), (1000, 1), (10**6, 1), (30, 60)]
 
 
 def some_rate(chance: Random, most: int = 10**6) -> Rate:
-    tokens, seconds = chance.choice([one for one in RATES if one[0] <= most])
+    tokens, seconds = chance.choice([option for option in RATES if option[0] <= most])
     default = rate(tokens, seconds * NANOS_PER_SECOND)
     burst = default.burst * chance.choice((1, 1, 3, 40))
     return Rate(default.tokens, default.period_ns, burst)
@@ -273,18 +283,18 @@ def play(log: SchedulerLog, seconds: int, *, nested: bool = True) -> None:
     by_entry = chance.random() < 0.2
     end = log.now + seconds * NANOS_PER_SECOND
     while log.now < end:
-        what = chance.random()
-        if what < 0.15 and len(log.streams) < 6:
+        draw = chance.random()
+        if draw < 0.15 and len(log.streams) < 6:
             log.open(*reversed(totals), chance.choice(topics), by_entry=by_entry)
-        elif what < 0.2 and log.streams:
+        elif draw < 0.2 and log.streams:
             log.close(chance.choice(log.streams))
-        elif what < 0.7 and log.streams:
+        elif draw < 0.7 and log.streams:
             stream = chance.choice(log.streams)
             size = chance.choice((1, 10, 100, 5000)) if chance.random() < 0.5 else 1
             messages = chance.choice((1, 1, 1, 10, 100, 1000))
             for _ in range(chance.choice((1, 1, 5, 50))):
                 log.offer(stream, messages, size * messages)
-        elif what < 0.73:
+        elif draw < 0.73:
             limiter = chance.choice(list(log.limiters.values()))
             log.retune(limiter, some_limit(chance))
         else:

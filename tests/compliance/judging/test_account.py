@@ -20,8 +20,8 @@ def judged(log, level="topic", name=TOPIC, **notes):
 def lines(*many, rate=100.0, **same):
     """A line of the limiter for each second: what passed, or that and other fields."""
     log = PlantedLog()
-    for one in many:
-        passed, more = one if isinstance(one, tuple) else (one, {})
+    for line in many:
+        passed, more = line if isinstance(line, tuple) else (line, {})
         log.limit(passed, **({"rate": rate} | same | more))
         log.second += 1
     return log
@@ -48,8 +48,8 @@ def test_an_entry_that_overdraws_the_bucket_is_paid_for_by_the_lines_behind_it()
 
 def test_a_limit_that_flaps_between_two_values_is_one_window():
     flapping = [(110 + 9 * (second % 2), {"rate": 100.0 + second % 2}) for second in range(60)]
-    found = judged(lines(*flapping))
-    (worst,) = (window for window in found.windows if window.excess > 0)
+    result = judged(lines(*flapping))
+    (worst,) = (window for window in result.windows if window.excess > 0)
     assert worst.passed - worst.allowed > 60 * 8
     fair = [(100 + second % 2 + 10 * (second == 0), {"rate": 100.0 + second % 2}) for second in range(60)]
     assert excess(judged(lines(*fair))) < 0
@@ -70,8 +70,8 @@ def test_nobody_is_owed_anything_of_a_limit_of_which_this_member_has_no_share():
     first = {"passed_bytes": 73, "largest_entry_bytes": 73, "tokens_bytes": -72.0}
     for share, lacks in ((0.0, False), (1e-6, True)):
         more = bytes_ | {"share_bytes": share, "shared_bytes": 20_000.0, "idle_ms": 0.0, "throttled_ms": 1000.0}
-        found = judged(lines((1, more | first), *[(0, more | {"tokens_bytes": -72.0})] * 20))
-        assert (deficit_s(found) > 0) == lacks
+        result = judged(lines((1, more | first), *[(0, more | {"tokens_bytes": -72.0})] * 20))
+        assert (deficit_s(result) > 0) == lacks
 
 
 def test_a_peak_is_judged_by_its_own_bucket():
@@ -81,23 +81,23 @@ def test_a_peak_is_judged_by_its_own_bucket():
 
 
 def test_what_is_only_observed_is_neither_kept_nor_broken():
-    found = judged(lines((900, {"mode": "observe"}), (900, {"mode": "observe"})))
-    assert (found.windows, found.entitlement, found.minutes) == ([], None, {})
+    result = judged(lines((900, {"mode": "observe"}), (900, {"mode": "observe"})))
+    assert (result.windows, result.entitlement, result.minutes) == ([], None, {})
 
 
 @pytest.mark.parametrize("began", [0.0, -30.0, None])
 def test_balance_at_the_begin_is_owed_no_burst(began):
     """After a restart a bucket is not full: its first line says so, and its stream waits without being owed more."""
     first = {"burst_messages": 500.0, "began_messages": began, "tokens_messages": 0.0, "idle_ms": 0.0}
-    found = judged(lines((100 + int(began or 0), first), *[(100, first | {"began_messages": None})] * 20))
-    assert (deficit_s(found) > 0) == (began is None)
-    assert doubts(found) == (set() if began is not None else {"books"})
+    result = judged(lines((100 + int(began or 0), first), *[(100, first | {"began_messages": None})] * 20))
+    assert (deficit_s(result) > 0) == (began is None)
+    assert doubts(result) == (set() if began is not None else {"books"})
 
 
 def test_balance_at_the_begin_does_not_hide_what_is_kept_back():
     first = {"burst_messages": 500.0, "began_messages": 0.0, "tokens_messages": 0.0}
-    found = judged(lines((100, first), *[(50, {"burst_messages": 500.0, "tokens_messages": 0.0})] * 20))
-    assert deficit_s(found) > 0
+    result = judged(lines((100, first), *[(50, {"burst_messages": 500.0, "tokens_messages": 0.0})] * 20))
+    assert deficit_s(result) > 0
 
 
 # ---- what streams say themselves
@@ -111,13 +111,13 @@ def test_pulsars_own_topics_are_in_nobodys_sums():
         log.interval(15, topic=CHANGE_EVENTS, limit_level="", limit_messages=None)
         log.limit(15, rate=20.0, level="namespace", name="acme/orders", **CALM)
         log.beat()
-    found = judged(log, "namespace", "acme/orders")
-    assert (excess(found) < 0, doubts(found)) == (True, set())
+    result = judged(log, "namespace", "acme/orders")
+    assert (excess(result) < 0, doubts(result)) == (True, set())
 
 
-def bypass(seconds, passed, limited, *, with_lines=True, told=True):
+def bypass(seconds, passed, limited, *, with_lines=True, with_levels=True):
     log = PlantedLog()
-    more = {"limit_levels": "topic"} if told else {}
+    more = {"limit_levels": "topic"} if with_levels else {}
     for second in range(seconds):
         log.interval(passed(second), **more)
         if with_lines:
@@ -126,35 +126,35 @@ def bypass(seconds, passed, limited, *, with_lines=True, told=True):
     return log
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_limit_that_streams_name_and_that_has_no_lines_is_not_kept(told):
-    log = bypass(20, lambda _: 500, lambda _: 0, with_lines=False, told=told)
+@pytest.mark.parametrize("with_levels", [True, False])
+def test_a_limit_that_streams_name_and_that_has_no_lines_is_not_kept(with_levels):
+    log = bypass(20, lambda _: 500, lambda _: 0, with_lines=False, with_levels=with_levels)
     log.beat(last=True)
-    found = judged(log)
-    (worst,) = (window for window in found.windows if window.excess > 0)
+    result = judged(log)
+    (worst,) = (window for window in result.windows if window.excess > 0)
     assert (worst.basis, worst.passed) == ("streams", 10_000)
-    assert doubts(found) == {"no lines"}
-    assert found.doubts[0].said == "its streams passed 500 messages, and it has no line"
+    assert doubts(result) == {"no lines"}
+    assert result.doubts[0].said == "its streams passed 500 messages, and it has no line"
 
 
-@pytest.mark.parametrize(("complete_s", "said"), [(20, set()), (21, {"no lines"}), (None, {"no lines"})])
-def test_run_without_an_end_may_lack_what_no_heartbeat_covers(complete_s, said):
+@pytest.mark.parametrize(("complete_s", "kinds"), [(20, set()), (21, {"no lines"}), (None, {"no lines"})])
+def test_run_without_an_end_may_lack_what_no_heartbeat_covers(complete_s, kinds):
     """A limit that was not reached has a line after some intervals: it may be yet to come, or the proxy was killed."""
     log = bypass(20, lambda _: 50, lambda _: 50)
     until = None if complete_s is None else log.begin + timedelta(seconds=complete_s)
     for _ in range(60):
         log.interval(50, limit_levels="topic")
         log.beat(complete_until=until)
-    assert doubts(judged(log)) == said
+    assert doubts(judged(log)) == kinds
 
 
-@pytest.mark.parametrize(("complete_s", "said"), [(0, set()), (5, {"no streams"})])
-def test_stream_lines_no_heartbeat_covers_may_be_yet_to_come(complete_s, said):
+@pytest.mark.parametrize(("complete_s", "kinds"), [(0, set()), (5, {"no streams"})])
+def test_stream_lines_no_heartbeat_covers_may_be_yet_to_come(complete_s, kinds):
     log = PlantedLog()
     for _ in range(60):
         log.limit(50, throttled_ms=0.0)
         log.beat(complete_until=log.begin + timedelta(seconds=complete_s))
-    assert {doubt.what for doubt in judged(log).doubts} == said
+    assert {doubt.what for doubt in judged(log).doubts} == kinds
 
 
 def test_a_limiter_made_just_before_a_change_has_its_streams():
@@ -173,23 +173,25 @@ def test_streams_of_a_limit_without_lines_count_at_any_value():
     log = PlantedLog()
     log.interval(5, limit_levels="topic", limit_level="", limit_messages=None)
     log.limit(0, level="tenant", name="acme", **CALM)
-    (found,) = judged(log).doubts
-    assert found.said == "its streams passed 5 messages, and it has no line"
+    (doubt,) = judged(log).doubts
+    assert doubt.said == "its streams passed 5 messages, and it has no line"
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_a_bypass_of_five_seconds_is_found_among_three_hundred(told):
-    found = judged(bypass(300, lambda second: 300 if 100 <= second < 105 else 40, lambda _: 40, told=told))
-    (worst,) = (window for window in found.windows if window.excess > 0)
+@pytest.mark.parametrize("with_levels", [True, False])
+def test_a_bypass_of_five_seconds_is_found_among_three_hundred(with_levels):
+    result = judged(
+        bypass(300, lambda second: 300 if 100 <= second < 105 else 40, lambda _: 40, with_levels=with_levels)
+    )
+    (worst,) = (window for window in result.windows if window.excess > 0)
     assert (worst.basis, worst.passed) == ("streams", 1500)
-    assert doubts(found) == {"streams"}
+    assert doubts(result) == {"streams"}
 
 
 def test_a_bypass_within_the_limit_is_told_all_the_same():
-    found = judged(bypass(20, lambda _: 50, lambda _: 40))
-    assert (excess(found) < 0, doubts(found)) == (True, {"streams"})
-    said = "its streams passed 50 messages, and it passed 40 by its own line"
-    assert (found.doubts[0].said, found.doubts[0].times) == (said, 20)
+    result = judged(bypass(20, lambda _: 50, lambda _: 40))
+    assert (excess(result) < 0, doubts(result)) == (True, {"streams"})
+    text = "its streams passed 50 messages, and it passed 40 by its own line"
+    assert (result.doubts[0].said, result.doubts[0].times) == (text, 20)
 
 
 def test_a_total_is_checked_against_all_its_streams():
@@ -209,8 +211,8 @@ def test_streams_before_the_limit_was_set_are_not_held_against_it():
     log.beat()
     log.interval(100, limit_levels="topic")
     log.limit(100)
-    found = judged(log)
-    assert (excess(found) < 0, doubts(found)) == (True, set())
+    result = judged(log)
+    assert (excess(result) < 0, doubts(result)) == (True, set())
 
 
 def test_what_does_not_count_against_limits_is_not_held_against_them():
@@ -242,9 +244,9 @@ def test_waits_that_the_limits_own_line_lacks_are_owed():
         log.interval(10, offered=100, held_messages=90 * (second + 1), **HELD)
         log.limit(10, **CALM)
         log.beat()
-    found = judged(log)
-    assert (deficit_s(found) > 8, doubts(found)) == (True, {"waits"})
-    assert found.doubts[0].said == "a stream waited 1.000 s on it, and its own line has waits of 0.000 s"
+    result = judged(log)
+    assert (deficit_s(result) > 8, doubts(result)) == (True, {"waits"})
+    assert result.doubts[0].said == "a stream waited 1.000 s on it, and its own line has waits of 0.000 s"
 
 
 # ---- entitlement
@@ -303,14 +305,14 @@ def test_who_gets_nothing_from_the_begin_is_found():
 def test_of_two_rates_that_take_turns_neither_is_accused():
     """Half a second of small messages, half a second of a large one: each bucket was empty for its half."""
     both = {"limit_bytes": 1000.0, "burst_bytes": 100.0, "passed_bytes": 500, "largest_entry_bytes": 450}
-    found = judged(lines((60, both | {"passed_bytes": 600}), *[(50, both)] * 20))
-    assert deficit_s(found) < 0
+    result = judged(lines((60, both | {"passed_bytes": 600}), *[(50, both)] * 20))
+    assert deficit_s(result) < 0
 
 
 def test_of_two_rates_the_one_that_binds_is_enough():
     both = {"limit_bytes": 1000.0, "burst_bytes": 100.0, "passed_bytes": 1000, "largest_entry_bytes": 100}
-    found = judged(lines((11, both | {"passed_bytes": 1100}), *[(10, both)] * 19))
-    assert (deficit_s(found) < 0, found.entitlement.unseen_s < UNSEEN_S) == (True, True)
+    result = judged(lines((11, both | {"passed_bytes": 1100}), *[(10, both)] * 19))
+    assert (deficit_s(result) < 0, result.entitlement.unseen_s < UNSEEN_S) == (True, True)
 
 
 def told(tokens, passed=100, **more):
@@ -318,10 +320,10 @@ def told(tokens, passed=100, **more):
 
 
 def test_a_token_in_a_hundred_that_gets_lost_shows_in_the_books():
-    found = judged(lines(told(0.5, 110), told(0.5), told(0.5, 99), told(0.5, 99), told(0.5, 99)))
-    assert doubts(found) == {"books"}
-    assert found.doubts[0].said == "its bucket should hold 1.50 messages at the end of the line, and holds 0.50"
-    assert deficit_s(found) > 0
+    result = judged(lines(told(0.5, 110), told(0.5), told(0.5, 99), told(0.5, 99), told(0.5, 99)))
+    assert doubts(result) == {"books"}
+    assert result.doubts[0].said == "its bucket should hold 1.50 messages at the end of the line, and holds 0.50"
+    assert deficit_s(result) > 0
 
 
 def test_a_token_that_is_granted_twice_shows_in_the_books():
@@ -367,16 +369,16 @@ def test_what_a_full_bucket_had_no_room_for_is_in_its_books():
 
 def test_timers_that_are_late_beyond_their_due_are_a_shortfall():
     late = [told(0.5, 110), *[told(0.5, 96, idle_ms=40.0, overflow_messages=4.0)] * 10]
-    found = judged(lines(*late))
-    assert (deficit_s(found) > 0, doubts(found)) == (True, set())
+    result = judged(lines(*late))
+    assert (deficit_s(result) > 0, doubts(result)) == (True, set())
 
 
 @pytest.mark.parametrize(("recovered_ms", "is_owed"), [(0.0, True), (60.0, True), (100.0, False)])
 def test_late_tokens_that_found_room_are_not_owed(recovered_ms, is_owed):
     """Each second ten messages pass at once and forty wait for 0.4 s; then the bucket fills, and has room no more."""
     more = {"throttled_ms": 400.0, "idle_ms": 100.0, "recovered_ms": recovered_ms, "overflow_messages": 50.0}
-    found = judged(lines(*[told(10.0, 50, **more)] * 10))
-    assert ((deficit_s(found) > 0), doubts(found)) == (is_owed, set())
+    result = judged(lines(*[told(10.0, 50, **more)] * 10))
+    assert ((deficit_s(result) > 0), doubts(result)) == (is_owed, set())
 
 
 def test_late_tokens_behind_a_time_without_lines_are_not_owed():
@@ -389,8 +391,8 @@ def test_late_tokens_behind_a_time_without_lines_are_not_owed():
 
 def test_more_recovered_than_a_wait_has_room_for_does_not_show():
     half = {"throttled_ms": 490.0, "idle_ms": 490.0, "recovered_ms": 490.0, "overflow_messages": 49.0}
-    found = judged(lines(*[told(10.0, 51, **half)] * 10))
-    assert found.entitlement.unseen_s > UNSEEN_S
+    result = judged(lines(*[told(10.0, 51, **half)] * 10))
+    assert result.entitlement.unseen_s > UNSEEN_S
 
 
 def test_tokens_without_room_are_lost_whatever_a_line_says():
@@ -406,12 +408,12 @@ def test_tokens_that_were_kept_for_somebody_else_are_owed_to_nobody():
 def reserved(seconds=60, stream=None, **own):
     """A full bucket of 100/s that is reserved all the time, by its own lines; and a stream under it."""
     log = PlantedLog()
-    told = {"idle_ms": 0.0, "reserved_ms": 1000.0, "tokens_messages": 10.0, "overflow_messages": 100.0} | own
+    fields = {"idle_ms": 0.0, "reserved_ms": 1000.0, "tokens_messages": 10.0, "overflow_messages": 100.0} | own
     for second in range(seconds):
         if stream is not None:
             held = {"held_messages": 30 * (second + 1), "offered_entries": 1, "throttled_ms": 1000.0}
             log.interval(0, 30, **(held | {"limit_levels": "tenant topic"} | stream))
-        log.limit(0, **told)
+        log.limit(0, **fields)
         log.second += 1
     return judged(log)
 
@@ -469,18 +471,18 @@ def test_behind_missing_lines_nothing_is_known_of_a_bucket():
 
 
 def test_a_minute_tells_for_how_long_each_promise_was_kept():
-    found = judged(lines(110, *[100] * 14, 200, *[100] * 14, *[80] * 15, *[100] * 15))
-    sums = [sum(getattr(minute, name) for minute in found.minutes.values()) for name in ("judged_s", "over_s")]
+    result = judged(lines(110, *[100] * 14, 200, *[100] * 14, *[80] * 15, *[100] * 15))
+    sums = [sum(getattr(minute, name) for minute in result.minutes.values()) for name in ("judged_s", "over_s")]
     assert sums == [60, 1]
-    assert sum(minute.waited_s for minute in found.minutes.values()) == 60
+    assert sum(minute.waited_s for minute in result.minutes.values()) == 60
 
 
-@pytest.mark.parametrize(("tokens", "found"), [(10.0, set()), (1.0, set()), (12.0, {"books"})])
-def test_a_balance_that_another_value_may_have_cut_for_a_moment_is_in_its_books(tokens, found):
+@pytest.mark.parametrize(("tokens", "kinds"), [(10.0, set()), (1.0, set()), (12.0, {"books"})])
+def test_a_balance_that_another_value_may_have_cut_for_a_moment_is_in_its_books(tokens, kinds):
     log = lines(told(10.0, 50, overflow_messages=50.0, **CALM))
     log.change()
     log.limit(100, rate=100.0, tokens_messages=tokens, idle_ms=0.0, **CALM)
-    assert doubts(judged(log)) == found
+    assert doubts(judged(log)) == kinds
     assert doubts(judged(log, changed=())) == (set() if tokens == 10 else {"books"})
 
 
@@ -516,9 +518,9 @@ def test_a_limit_that_its_streams_name_and_its_own_lines_do_not_is_not_known(own
 
 
 def test_a_limit_of_which_a_stream_names_another_value_is_not_known():
-    found = judged(cross_checked(stream={"limit_messages": 150.0}))
-    assert doubts(found) == {"value"}
-    assert found.doubts[0].said == "by its streams' lines 150 messages/s are in force, and by its own line 100"
+    result = judged(cross_checked(stream={"limit_messages": 150.0}))
+    assert doubts(result) == {"value"}
+    assert result.doubts[0].said == "by its streams' lines 150 messages/s are in force, and by its own line 100"
     one_of_two = cross_checked()
     for _ in range(5):
         one_of_two.interval(0, stream_id=2, limit_levels="topic", limit_messages=50.0)
@@ -549,8 +551,8 @@ def test_a_stream_that_names_a_limit_is_under_it_whatever_else_it_says(more):
     for _ in range(20):
         log.interval(500, **more)
         log.second += 1
-    found = judged(log)
-    assert (excess(found) > 0, doubts(found)) == (True, {"no lines"})
+    result = judged(log)
+    assert (excess(result) > 0, doubts(result)) == (True, {"no lines"})
 
 
 def test_no_entry_is_larger_than_all_that_passed():
@@ -558,44 +560,45 @@ def test_no_entry_is_larger_than_all_that_passed():
 
 
 def test_a_limit_that_refuses_with_tokens_at_hand_is_not_known_to_owe_nothing():
-    told = {"idle_ms": 0.0, "mode": "reject", "rejected_messages": 300} | CALM
+    fields = {"idle_ms": 0.0, "mode": "reject", "rejected_messages": 300} | CALM
     full = {"tokens_messages": 10.0, "overflow_messages": 100.0}
-    assert doubts(judged(lines((0, told | full), (0, told | full)))) == {"refused"}
+    assert doubts(judged(lines((0, fields | full), (0, fields | full)))) == {"refused"}
     assert (
-        doubts(judged(lines((110, told | {"tokens_messages": 0.0}), (100, told | {"tokens_messages": 0.0})))) == set()
+        doubts(judged(lines((110, fields | {"tokens_messages": 0.0}), (100, fields | {"tokens_messages": 0.0}))))
+        == set()
     )
 
 
 def refusing(*overflow, rejected=140):
     """Of 200 a second 60 pass a limit of 100/s; the bucket had no room for some of what it earned."""
-    told = {"idle_ms": 0.0, "mode": "reject", "rejected_messages": rejected} | CALM
+    fields = {"idle_ms": 0.0, "mode": "reject", "rejected_messages": rejected} | CALM
     return judged(
         lines(
-            *((60, told | {"tokens_messages": 0.5, "overflow_messages": 40.0 + more}) for more in overflow),
+            *((60, fields | {"tokens_messages": 0.5, "overflow_messages": 40.0 + more}) for more in overflow),
         )
     )
 
 
 def test_refusals_while_the_bucket_had_no_room_may_be_owed():
-    found = refusing(9.5, *[0.0] * 19)
-    assert (excess(found) < 0, doubts(found), deficit_s(found) < 0) == (True, set(), True)
-    assert found.entitlement.unseen_s > UNSEEN_S
-    assert found.entitlement.whole_waited_s == 0
+    result = refusing(9.5, *[0.0] * 19)
+    assert (excess(result) < 0, doubts(result), deficit_s(result) < 0) == (True, set(), True)
+    assert result.entitlement.unseen_s > UNSEEN_S
+    assert result.entitlement.whole_waited_s == 0
 
 
 def test_who_begins_and_ends_within_lines_leaves_nothing_unseen():
-    told = {"idle_ms": 0.0, "mode": "reject"} | CALM
-    steady = told | {"rejected_messages": 100, "tokens_messages": 0.5}
+    fields = {"idle_ms": 0.0, "mode": "reject"} | CALM
+    steady = fields | {"rejected_messages": 100, "tokens_messages": 0.5}
     begins = steady | {"overflow_messages": 59.5, "rejected_messages": 60}
     ends = steady | {"overflow_messages": 40.0, "rejected_messages": 50}
-    found = judged(lines((50, begins), *[(100, steady)] * 18, (60, ends)))
-    assert (excess(found) < 0, doubts(found)) == (True, set())
-    assert found.entitlement is None
+    result = judged(lines((50, begins), *[(100, steady)] * 18, (60, ends)))
+    assert (excess(result) < 0, doubts(result)) == (True, set())
+    assert result.entitlement is None
 
 
 def test_no_more_is_owed_than_was_refused():
-    found = refusing(9.5, *[0.0] * 19, rejected=2)
-    assert found.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)
+    result = refusing(9.5, *[0.0] * 19, rejected=2)
+    assert result.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)
 
 
 def short_waits(*, waited_ms=867.0, passed=95, parts=1, seconds=20, tokens=10.0):
@@ -605,32 +608,32 @@ def short_waits(*, waited_ms=867.0, passed=95, parts=1, seconds=20, tokens=10.0)
         start = BEGIN + timedelta(seconds=number / parts)
         spans = {"start": start, "end": start + timedelta(seconds=1 / parts), "duration_ms": 1000.0 / parts}
         earned = 100 / parts - passed + (0.0 if number else 10.0 - tokens)
-        told = {"idle_ms": 0.0, "tokens_messages": tokens, "overflow_messages": earned}
-        log.limit(passed, throttled_ms=waited_ms if number else 0.0, **(told | spans))
+        fields = {"idle_ms": 0.0, "tokens_messages": tokens, "overflow_messages": earned}
+        log.limit(passed, throttled_ms=waited_ms if number else 0.0, **(fields | spans))
     return judged(log)
 
 
 def test_what_late_timers_may_hide_in_short_waits_is_unseen_and_said():
     """With 17 ms too much in each second's wait 2 % are lacking, as if each timer were late by so much."""
-    found = short_waits()
-    assert (deficit_s(found) < 0, doubts(found)) == (True, set())
-    assert found.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)
+    result = short_waits()
+    assert (deficit_s(result) < 0, doubts(result)) == (True, set())
+    assert result.entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.02)
     assert short_waits(waited_ms=5.0).entitlement.unseen_s == pytest.approx(0.1 + 10 * 0.005)
 
 
 def test_too_many_short_waits_make_a_limit_unknown():
-    found = short_waits(waited_ms=60.0, passed=8, parts=10, tokens=5.0)
-    assert (deficit_s(found) < 0, found.entitlement.unseen_s > UNSEEN_S) == (True, True)
+    result = short_waits(waited_ms=60.0, passed=8, parts=10, tokens=5.0)
+    assert (deficit_s(result) < 0, result.entitlement.unseen_s > UNSEEN_S) == (True, True)
 
 
 def test_a_wait_that_goes_on_and_whose_tokens_all_pass_hides_nothing():
-    found = short_waits(waited_ms=100.0, passed=10, parts=10, tokens=0.5)
-    assert found.entitlement.unseen_s == pytest.approx(0.1)
+    result = short_waits(waited_ms=100.0, passed=10, parts=10, tokens=0.5)
+    assert result.entitlement.unseen_s == pytest.approx(0.1)
 
 
 def test_no_more_is_hidden_than_nobody_got():
-    found = short_waits(waited_ms=900.0, passed=100, tokens=0.0)
-    assert found.entitlement.unseen_s == pytest.approx(0.1)
+    result = short_waits(waited_ms=900.0, passed=100, tokens=0.0)
+    assert result.entitlement.unseen_s == pytest.approx(0.1)
 
 
 # ---- waits, held against all that tells of them
@@ -652,10 +655,10 @@ def dishonest(share, seconds=20, **stream):
 
 @pytest.mark.parametrize("share", [0.98, 0.8, 0.5, 0.0])
 def test_a_stream_that_holds_through_a_line_waits_through_it(share):
-    found = judged(dishonest(share))
-    assert deficit_s(found) > 0
-    assert "waits" in doubts(found)
-    assert found.doubts[0].said.startswith("a stream waited 1.000 s on it, and its own line has waits of")
+    result = judged(dishonest(share))
+    assert deficit_s(result) > 0
+    assert "waits" in doubts(result)
+    assert result.doubts[0].said.startswith("a stream waited 1.000 s on it, and its own line has waits of")
 
 
 def test_whose_waits_are_as_long_as_what_is_held_is_believed():
@@ -747,13 +750,13 @@ def starved(victims, backlog=1600, seconds=60):
 
 @pytest.mark.parametrize("victims", [lambda _second: 0, lambda second: int(second % 10 == 9)])
 def test_a_stream_that_gets_next_to_nothing_is_found_however_much_it_holds(victims):
-    found = judged(starved(victims))
-    assert (deficit_s(found) > 0, "starved" in doubts(found)) == (True, True)
+    result = judged(starved(victims))
+    assert (deficit_s(result) > 0, "starved" in doubts(result)) == (True, True)
 
 
 def test_it_is_told_who_got_most_while_a_stream_starved():
-    (said,) = (doubt.said for doubt in judged(starved(lambda _second: 0)).doubts if doubt.what == "starved")
-    assert said == "1/1 waited 10 s on it and passed nothing, while 10 s' worth of it passed, 500 messages of 1/2"
+    (text,) = (doubt.said for doubt in judged(starved(lambda _second: 0)).doubts if doubt.what == "starved")
+    assert text == "1/1 waited 10 s on it and passed nothing, while 10 s' worth of it passed, 500 messages of 1/2"
 
 
 def test_a_stream_that_gets_half_of_an_equal_share_is_not_said_to_starve():
@@ -775,8 +778,8 @@ def stood_still(*still, idle=(3,)):
 
 
 def test_what_a_proxy_that_stood_still_did_not_pass_is_not_known_to_be_owed():
-    found = stood_still((3.1, 4.0))
-    assert (deficit_s(found) < 0, found.entitlement.still_s) == (True, pytest.approx(0.9))
+    result = stood_still((3.1, 4.0))
+    assert (deficit_s(result) < 0, result.entitlement.still_s) == (True, pytest.approx(0.9))
 
 
 def test_only_the_time_in_which_it_stood_still_is_uncertain():
@@ -797,5 +800,5 @@ def test_a_debt_of_an_observed_limit_stays_in_seconds():
         burst = {"burst_messages": 3.0, "tokens_messages": tokens, "mode": mode}
         log.limit(0, rate=rate, idle_ms=0.0, **burst)
         log.second += 1
-    found = judged(log)
-    assert (deficit_s(found) < 0, doubts(found)) == (True, set())
+    result = judged(log)
+    assert (deficit_s(result) < 0, doubts(result)) == (True, set())

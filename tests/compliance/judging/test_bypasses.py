@@ -11,25 +11,25 @@ from tests.compliance.arrow import lines_of, summed_of
 from tests.compliance.planted import TOPIC, PlantedLog
 
 
-def doubts(*logs, what):
+def doubts(*logs, kind):
     suspicion = Suspicion(summed_of(LIMITED, *logs), {})
     judging = Judging({}, {}, FleetNotes(), suspicion)
     outside = judging.figures(judging.parts(lines_of(logs)))["outside"]["facts"].to_pylist()
     all_doubts = [msgspec.msgpack.decode(doubt, type=DoubtFacts) for doubt in outside]
-    return [doubt for doubt in all_doubts if doubt.what == what]
+    return [doubt for doubt in all_doubts if doubt.what == kind]
 
 
 def found(*logs):
     """Sorted, of all proxies."""
-    return sorted((doubt.proxy_id, doubt.level, doubt.name) for doubt in doubts(*logs, what="outside"))
+    return sorted((doubt.proxy_id, doubt.level, doubt.name) for doubt in doubts(*logs, kind="outside"))
 
 
-def spans(proxy_id, level="topic", name=None, *, told="", direction="publish", **stream):
+def spans(proxy_id, level="topic", name=None, *, levels="", direction="publish", **stream):
     """Three spans: a stream under the limit, and one that says not to be."""
     log = PlantedLog(proxy_id)
     for _ in range(3):
         log.interval(10, limit_levels=level, direction=direction)
-        log.interval(300, limit_levels=told, direction=direction, stream_id=9, **stream)
+        log.interval(300, limit_levels=levels, direction=direction, stream_id=9, **stream)
         log.limit(10, level=level, name=log.topic if name is None else name, direction=direction)
         log.beat()
     return log
@@ -47,19 +47,19 @@ NAMES: tuple[tuple[str, str, dict[str, str]], ...] = (
 OWN = "persistent://acme/orders/__change_events"
 
 
-def steady(proxy_id, *, told):
+def steady(proxy_id, *, levels):
     """A stream with a line of ten seconds, in which its limit has one for each second."""
     log = PlantedLog(proxy_id)
     for second in range(10):
         log.limit(10, level="topic", name=log.topic)
         if second == 9:
-            log.interval(100, limit_levels=told, start=log.begin, duration_ms=1e4, steady=True)
+            log.interval(100, limit_levels=levels, start=log.begin, duration_ms=1e4, steady=True)
         log.beat()
     return log
 
 
 def test_steady_line_is_compared_with_lines_in_its_time():
-    assert found(steady("no topic", told="proxy"), steady("topic", told="topic")) == [
+    assert found(steady("no topic", levels="proxy"), steady("topic", levels="topic")) == [
         ("no topic", "topic", PlantedLog("a").topic)
     ]
 
@@ -67,13 +67,13 @@ def test_steady_line_is_compared_with_lines_in_its_time():
 def test_whoever_publishes_under_a_name_is_under_its_limit():
     """Consumers may be spared, and Pulsar's own topics are. A proxy for each name that is told, and that is not."""
     untold = [spans(f"no {level}", level, name, **stream) for level, name, stream in NAMES]
-    told = [spans(level, level, name, told=f"tenant {level}", **stream) for level, name, stream in NAMES]
+    limited_logs = [spans(level, level, name, levels=f"tenant {level}", **stream) for level, name, stream in NAMES]
     spared = [
         spans("consumer", direction="dispatch"),
         spans("own", exempt=True, topic=OWN),
     ]
     accused = sorted((f"no {level}", level, name) for level, name, _ in NAMES)
-    assert found(*untold, *told, *spared) == accused
+    assert found(*untold, *limited_logs, *spared) == accused
 
 
 def exempt(name, topic=TOPIC, **more):
@@ -96,9 +96,9 @@ def test_only_pulsars_own_topics_are_exempt_whatever_lines_say():
         exempt("like one", "persistent://acme/orders/__change_events_too"),
         exempt("not persistent", "non-persistent://acme/orders/__change_events"),
     ]
-    found = doubts(*own, *false, what="exempt")
-    assert {(doubt.proxy_id, doubt.level) for doubt in found} == {(log.proxy_id, "namespace") for log in false}
-    assert found[0].times == 5
+    exempt_doubts = doubts(*own, *false, kind="exempt")
+    assert {(doubt.proxy_id, doubt.level) for doubt in exempt_doubts} == {(log.proxy_id, "namespace") for log in false}
+    assert exempt_doubts[0].times == 5
 
 
 def test_a_span_with_a_change_names_the_limits_at_its_end_only():

@@ -67,8 +67,8 @@ def test_a_debt_keeps_its_seconds_where_the_limit_is_lowered(paid_s: int, is_sho
     log = PlantedLog()
     more = {"limit_levels": "topic", "limit_messages": 10.0, **ALL_THE_TIME}
     log.interval(500, offered_entries=1, limit_levels="topic", limit_messages=1000.0)
-    one = {"passed_entries": 1, "largest_entry_messages": 500, "burst_messages": 100.0, "throttled_ms": 0.0}
-    log.limit(500, rate=1000.0, **one, tokens_messages=-400.0)
+    entry = {"passed_entries": 1, "largest_entry_messages": 500, "burst_messages": 100.0, "throttled_ms": 0.0}
+    log.limit(500, rate=1000.0, **entry, tokens_messages=-400.0)
     log.second += 1
     log.change(before='{"messages": 1000}', after='{"messages": 10}')
     tokens = -4.0 if paid_s == 1 else -400.0
@@ -78,9 +78,9 @@ def test_a_debt_keeps_its_seconds_where_the_limit_is_lowered(paid_s: int, is_sho
         log.interval(passed, offered=20, held_messages=20 * (second + 1), **more)
         log.limit(passed, rate=10.0, burst_messages=1.0, tokens_messages=tokens, idle_ms=0.0)
         log.second += 1
-    found = limiter_of(log)
-    assert (deficit_s(found) > 0) == is_short
-    assert ("books" in doubts(found)) == is_short
+    result = limiter_of(log)
+    assert (deficit_s(result) > 0) == is_short
+    assert ("books" in doubts(result)) == is_short
 
 
 @pytest.mark.parametrize("with_streams_from", [30, 90])
@@ -120,6 +120,6 @@ def test_a_step_of_the_wall_clock_changes_no_verdict(
     for second in range(30):
         log.ahead_s = ahead_s if 10 <= second < 20 else 0.0
         log.tick(passed + (10 if second == 0 else 0))
-    found = limiter_of(log)
-    assert (excess(found) > 0, deficit_s(found) > 0) == (passed > 100, passed < 100)
-    assert doubts(found) == set()
+    result = limiter_of(log)
+    assert (excess(result) > 0, deficit_s(result) > 0) == (passed > 100, passed < 100)
+    assert doubts(result) == set()

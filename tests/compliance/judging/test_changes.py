@@ -74,8 +74,8 @@ AS_IT_SHOULD: dict[str, tuple[Fields, ...]] = {
 
 
 def of_change(log: PlantedLog) -> set[str]:
-    (found,) = verdicts(log.lines).values()
-    return {doubt.what for doubt in found.doubts} & {"change"}
+    (result,) = verdicts(log.lines).values()
+    return {doubt.what for doubt in result.doubts} & {"change"}
 
 
 def changed(own: Fields, change: Fields, after: Fields | None = None) -> PlantedLog:
@@ -208,8 +208,8 @@ THERE: dict[str, tuple[Fields, Fields]] = {
 
 def removed_of(log: PlantedLog) -> Any:
     """When its only limit was removed."""
-    ((key, found),) = verdicts(log.lines).items()
-    at_us = removed_us(notes_of(log.lines).of_limiter(*key).values, found.last)
+    ((key, result),) = verdicts(log.lines).items()
+    at_us = removed_us(notes_of(log.lines).of_limiter(*key).values, result.last)
     return None if at_us is None else moment(at_us)
 
 

@@ -34,7 +34,7 @@ def by_day(log: Any) -> dict[Key, Judged]:
     judging = Judging({}, {run: notes_of(log.lines)}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
     judged = judging.figures(judging.parts(rows_of([log])))
     results = results_of(judged["judged"])
-    return {(one.kept.direction, one.kept.level, one.kept.name): one for one in results}
+    return {(result.kept.direction, result.kept.level, result.kept.name): result for result in results}
 
 
 def at_midnight(lines: list[Any], share: float) -> list[Any]:
@@ -58,13 +58,13 @@ def at_midnight(lines: list[Any], share: float) -> list[Any]:
 def test_days_show_nothing_that_the_whole_log_does_not(steps: Any, share: float) -> None:
     log = PlantedLog(lines=at_midnight(lines_of(steps, STEADY_S), share))
     whole, days = verdicts(log.lines), by_day(log)
-    assert {key for key, found in whole.items() if found.kept.lines} <= days.keys()
-    for key, found in days.items():
-        assert doubts(found) <= doubts(whole[key]), key
-        assert excess(found) <= max(excess(whole[key]), 0), key
-        assert deficit_s(found) <= max(deficit_s(whole[key]), 0) + 1e-6, key
-        assert found.kept.lines == whole[key].kept.lines, key
-        assert found.kept.waited_s == pytest.approx(whole[key].kept.waited_s), key
+    assert {key for key, result in whole.items() if result.kept.lines} <= days.keys()
+    for key, result in days.items():
+        assert doubts(result) <= doubts(whole[key]), key
+        assert excess(result) <= max(excess(whole[key]), 0), key
+        assert deficit_s(result) <= max(deficit_s(whole[key]), 0) + 1e-6, key
+        assert result.kept.lines == whole[key].kept.lines, key
+        assert result.kept.waited_s == pytest.approx(whole[key].kept.waited_s), key
 
 
 def hour_of_burst(second_at_s: int, second: int) -> PlantedLog:
@@ -92,11 +92,11 @@ def test_an_amount_too_much_counts_on_its_own_day_alone() -> None:
     for second in range(20):
         log.limit(500 if second == 5 else 100, tokens_messages=0.0)
         log.second += 1
-    (found,) = by_day(log).values()
-    (window,) = found.windows
+    (result,) = by_day(log).values()
+    (window,) = result.windows
     assert window.end < MIDNIGHT
-    assert found.kept.over is not None
-    assert found.kept.over.longest < MIDNIGHT
+    assert result.kept.over is not None
+    assert result.kept.over.longest < MIDNIGHT
 
 
 def test_a_stream_that_waits_over_midnight_is_owed_on_both_sides() -> None:
@@ -104,10 +104,10 @@ def test_a_stream_that_waits_over_midnight_is_owed_on_both_sides() -> None:
     for _ in range(10):
         log.limit(50)
         log.second += 1
-    (found,) = by_day(log).values()
-    assert found.entitlement is not None
+    (result,) = by_day(log).values()
+    assert result.entitlement is not None
     (whole,) = verdicts(log.lines).values()
-    assert deficit_s(whole) >= deficit_s(found) >= deficit_s(whole) - 1, "a line without a balance"
+    assert deficit_s(whole) >= deficit_s(result) >= deficit_s(whole) - 1, "a line without a balance"
 
 
 def test_results_of_days_are_in_one_order_and_add_up() -> None:
@@ -123,8 +123,8 @@ def test_results_of_days_are_in_one_order_and_add_up() -> None:
     judged = judging.figures(judging.parts(rows_of([log])))
     assert judged["judged"]["day"].to_pylist() == [20777, 20778, 20779, 20780]
     assert sum(pa.table(judged["limiters"])["passed_messages"].to_pylist()) == 20 * 6
-    (found,) = results_of(judged["judged"])
-    assert found.kept.lines == 12
+    (result,) = results_of(judged["judged"])
+    assert result.kept.lines == 12
 
 
 def test_days_judged_apart_are_as_days_judged_together() -> None:
@@ -194,10 +194,10 @@ def test_a_debt_of_what_was_too_much_is_none_of_the_next_day() -> None:
         balance = min(10.0, balance + 100) - passed if second else 0.0
         log.limit(passed, tokens_messages=balance)
         log.second += 1
-    (found,) = by_day(log).values()
-    assert excess(found) > 300
-    assert found.kept.over is not None
-    assert (found.kept.over.times, found.kept.over.longest < MIDNIGHT) == (1, True)
+    (result,) = by_day(log).values()
+    assert excess(result) > 300
+    assert result.kept.over is not None
+    assert (result.kept.over.times, result.kept.over.longest < MIDNIGHT) == (1, True)
 
 
 @pytest.mark.slow
@@ -233,7 +233,7 @@ def test_doubts_of_one_kind_are_one_however_many_days_have_them() -> None:
         lines += log.lines
     log = PlantedLog(lines=[msgspec.structs.replace(line, seq=seq) for seq, line in enumerate(lines)])
     judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
-    found = judging.figures(judging.parts(rows_of([log])))["outside"]["facts"].to_pylist()
-    of_each = [msgspec.msgpack.decode(each, type=DoubtFacts) for each in found]
+    facts = judging.figures(judging.parts(rows_of([log])))["outside"]["facts"].to_pylist()
+    of_each = [msgspec.msgpack.decode(each, type=DoubtFacts) for each in facts]
     (doubt,) = doubts_of_days(of_each)
     assert (len(of_each), doubt.times, doubt.start) == (3, 9, MIDNIGHT)

@@ -50,25 +50,25 @@ def judged_logs(*, changes: bool, **more: float) -> Iterator[tuple[int, list[Sec
     for begin in range(0, LOGS // 2, BATCH):
         logs = {seed: random_log(Random(seed), changes=changes) for seed in range(begin, begin + BATCH)}
         lines = (line for seed, seconds in logs.items() for line in as_lines(str(seed), seconds, **more))
-        found = verdicts(lines)
+        results = verdicts(lines)
         for seed, seconds in logs.items():
-            yield seed, seconds, found["publish", "topic", str(seed)]
+            yield seed, seconds, results["publish", "topic", str(seed)]
 
 
 def as_lines(name: str, seconds: list[Second], **more: float) -> list[LimitLine]:
     log = PlantedLog(topic=name)
     clock = BEGIN
-    for one in seconds:
-        end = clock + (log._head["end"] - log._head["start"]) * one.ms / 1000
+    for second in seconds:
+        end = clock + (log._head["end"] - log._head["start"]) * second.ms / 1000
         log.limit(
-            one.passed,
-            rate=float(one.rate),
-            burst_messages=float(one.burst),
-            largest_entry_messages=one.largest,
-            throttled_ms=float(one.waited_ms),
+            second.passed,
+            rate=float(second.rate),
+            burst_messages=float(second.burst),
+            largest_entry_messages=second.largest,
+            throttled_ms=float(second.waited_ms),
             start=clock,
             end=end,
-            duration_ms=float(one.ms),
+            duration_ms=float(second.ms),
             **more,
         )
         clock = end
@@ -76,17 +76,17 @@ def as_lines(name: str, seconds: list[Second], **more: float) -> list[LimitLine]
 
 
 def test_excess_is_that_of_an_exact_model_in_10_000_logs() -> None:
-    said = set()
+    outcomes = set()
     for seed, seconds, judged in judged_logs(changes=True, idle_ms=0.0):
-        found = max((window.excess for window in judged.windows), default=-1.0)
+        worst = max((window.excess for window in judged.windows), default=-1.0)
         theirs = exact_model.excess(seconds)
-        assert found == pytest.approx(float(theirs), abs=1e-6, rel=1e-9), seed
-        said.add(theirs > 0.5)
-    assert said == {True, False}
+        assert worst == pytest.approx(float(theirs), abs=1e-6, rel=1e-9), seed
+        outcomes.add(theirs > 0.5)
+    assert outcomes == {True, False}
 
 
 def test_deficit_is_that_of_an_exact_model_in_10_000_logs() -> None:
-    said = set()
+    outcomes = set()
     for seed, seconds, judged in judged_logs(changes=False):
         owed = judged.entitlement
         if owed is None:
@@ -94,8 +94,8 @@ def test_deficit_is_that_of_an_exact_model_in_10_000_logs() -> None:
         recent, whole = exact_model.shortfall_s(seconds)
         assert owed.deficit_s == pytest.approx(float(recent) - 0.005, abs=1e-6), seed
         assert owed.whole_deficit_s == pytest.approx(float(whole) - 0.005, abs=1e-6), seed
-        said.add(recent > 0.005)
-    assert said == {True, False}
+        outcomes.add(recent > 0.005)
+    assert outcomes == {True, False}
 
 
 # ---- the product's own scheduler
@@ -106,9 +106,9 @@ def found_of(log: SchedulerLog) -> dict[tuple[str, str], Judged]:
     return {key: judged_of(key, notes, items) for key, items in log.items.items()}
 
 
-def troubles(found: Judged) -> list[object]:
-    over = [window for window in found.windows if window.excess > excess_tolerance(window.limit)]
-    return [*over, *found.doubts, *([found.entitlement] if deficit_s(found) > 0 else [])]
+def troubles(result: Judged) -> list[object]:
+    over = [window for window in result.windows if window.excess > excess_tolerance(window.limit)]
+    return [*over, *result.doubts, *([result.entitlement] if deficit_s(result) > 0 else [])]
 
 
 @settings(max_examples=300, deadline=None)
@@ -125,9 +125,9 @@ def test_an_exact_limiter_is_never_accused_whatever_happens_to_it(
     """
     log = SchedulerLog(Random(seed), late_ms)
     play(log, 25, nested=nested)
-    for key, found in found_of(log).items():
-        assert troubles(found) == [], key
-        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
+    for key, result in found_of(log).items():
+        assert troubles(result) == [], key
+        assert result.entitlement is None or result.entitlement.unseen_s < UNSEEN_S
 
 
 @settings(max_examples=150, deadline=None)
@@ -136,9 +136,9 @@ def test_an_exact_limiter_whose_limits_come_go_observe_and_refuse_is_never_accus
     """Streams leave a limit and come under it again, or close and open anew."""
     log = GovernedLog(Random(seed))
     play_governed(log, 25)
-    for key, found in found_of(log).items():
-        assert troubles(found) == [], key
-        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
+    for key, result in found_of(log).items():
+        assert troubles(result) == [], key
+        assert result.entitlement is None or result.entitlement.unseen_s < UNSEEN_S
 
 
 @settings(max_examples=100, deadline=None)
@@ -147,9 +147,9 @@ def test_an_exact_limiter_whose_limits_come_go_observe_and_refuse_is_never_accus
 def test_limiter_that_goes_on_after_a_restart_is_not_accused(seed: int) -> None:
     log = RestartedLog(Random(seed))
     play_governed(log, 15)
-    for key, found in found_of(log).items():
-        assert troubles(found) == [], key
-        assert found.entitlement is None or found.entitlement.unseen_s < UNSEEN_S
+    for key, result in found_of(log).items():
+        assert troubles(result) == [], key
+        assert result.entitlement is None or result.entitlement.unseen_s < UNSEEN_S
 
 
 # ---- a scheduler with a fault
@@ -239,7 +239,7 @@ def greedy(make: Callable[..., Scheduler], *, seconds: int = 30) -> SchedulerLog
 
 
 def test_the_scheduler_without_a_fault_has_none() -> None:
-    assert [troubles(found) for found in found_of(greedy(Scheduler)).values()] == [[], []]
+    assert [troubles(result) for result in found_of(greedy(Scheduler)).values()] == [[], []]
 
 
 @pytest.mark.parametrize("make", [Losing, Granting, Skipping, Dozing, Starving])
@@ -248,8 +248,8 @@ def test_each_fault_of_a_scheduler_is_found(make: Callable[..., Scheduler]) -> N
 
 
 def test_a_lost_token_is_a_broken_promise_and_not_only_a_riddle() -> None:
-    found = found_of(greedy(Losing))["tenant", "t"]
-    assert (deficit_s(found) > 0, doubts(found)) == (True, {"books"})
+    result = found_of(greedy(Losing))["tenant", "t"]
+    assert (deficit_s(result) > 0, doubts(result)) == (True, {"books"})
 
 
 def test_a_granted_token_and_a_skipped_level_are_seen_as_such() -> None:

@@ -21,12 +21,12 @@ PARTS = st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted)
 def part_of(lines: list[Any], begin_us: int, end_us: int) -> list[Any]:
     """The lines of an excerpt: amounts with those on its edges."""
     near = (begin_us - _MARGIN_US, end_us + _MARGIN_US)
-    found = []
+    part = []
     for line in lines:
         first, last = near if isinstance(line, (IntervalLine, LimitLine)) else (begin_us, end_us)
         if first <= micros(line.start) < last:
-            found.append(line)
-    return found
+            part.append(line)
+    return part
 
 
 @settings(max_examples=60)
@@ -43,8 +43,8 @@ def test_an_excerpt_shows_nothing_that_the_whole_log_does_not(steps: Any, where:
     begin_us, end_us = (round(first + share * (last - first)) for share in where)
     part = JudgedPart(begin_us + BEHIND_CHANGE_S * 1e6, begin_us, end_us, end_us)
     cut = verdicts(part_of(lines, begin_us, end_us), part, has_begin=begin_us <= first, complete_us=None)
-    for key, found in cut.items():
-        assert doubts(found) <= doubts(whole[key]), key
-        assert excess(found) <= max(excess(whole[key]), 0), key
-        assert deficit_s(found) <= max(deficit_s(whole[key]), 0) + 1e-6, key
-        assert found.kept.lines <= whole[key].kept.lines
+    for key, result in cut.items():
+        assert doubts(result) <= doubts(whole[key]), key
+        assert excess(result) <= max(excess(whole[key]), 0), key
+        assert deficit_s(result) <= max(deficit_s(whole[key]), 0) + 1e-6, key
+        assert result.kept.lines <= whole[key].kept.lines

@@ -47,27 +47,27 @@ def rows(
 
 
 def one_sum(logs: list[PlantedLog], notes: FleetNotes = IN_FRONT, **more: Any) -> Any:
-    [found] = sums_of(rows(logs, notes, **more), notes)
-    return found
+    [sum_] = sums_of(rows(logs, notes, **more), notes)
+    return sum_
 
 
-def verdict(found: Any, **made_of: Any) -> Any:
-    runs = [run_fact(proxy_id=proxy_id, boot_id=boot_id) for proxy_id, boot_id in found.members]
-    [one] = judge_fleets(facts(**({"runs": runs, "fleet_sums": [found]} | made_of)))
-    return one
+def verdict(sum_: Any, **made_of: Any) -> Any:
+    runs = [run_fact(proxy_id=proxy_id, boot_id=boot_id) for proxy_id, boot_id in sum_.members]
+    [fleet_verdict] = judge_fleets(facts(**({"runs": runs, "fleet_sums": [sum_]} | made_of)))
+    return fleet_verdict
 
 
 def test_members_that_pass_no_more_than_one_limit_hold_it():
-    found = one_sum([member("a", [60, *[50] * 9], 0.5), member("b", [50] * 10, 0.5)])
-    assert (found.fleet, found.unit, found.limit, found.burst, found.judged_s) == ("front", "messages", 100, 10, 10)
-    assert found.members == [("a", "boot-1"), ("b", "boot-1")]
+    sum_ = one_sum([member("a", [60, *[50] * 9], 0.5), member("b", [50] * 10, 0.5)])
+    assert (sum_.fleet, sum_.unit, sum_.limit, sum_.burst, sum_.judged_s) == ("front", "messages", 100, 10, 10)
+    assert sum_.members == [("a", "boot-1"), ("b", "boot-1")]
     # The burst passed at once: of two members' entries and what clocks hide nothing is used.
-    assert (found.entries, found.slack) == (2, pytest.approx(SLACK))
-    assert found.excess == pytest.approx(-2 - SLACK)
-    assert (found.passed, found.allowed) == (110, pytest.approx(112 + SLACK))
-    assert (found.start, found.end) == (BEGIN, BEGIN + timedelta(seconds=1))
-    assert (found.demand_s, found.demand_share) == (10, pytest.approx(1.01))
-    assert (verdict(found).verdict, verdict(found).why) == ("held", "")
+    assert (sum_.entries, sum_.slack) == (2, pytest.approx(SLACK))
+    assert sum_.excess == pytest.approx(-2 - SLACK)
+    assert (sum_.passed, sum_.allowed) == (110, pytest.approx(112 + SLACK))
+    assert (sum_.start, sum_.end) == (BEGIN, BEGIN + timedelta(seconds=1))
+    assert (sum_.demand_s, sum_.demand_share) == (10, pytest.approx(1.01))
+    assert (verdict(sum_).verdict, verdict(sum_).why) == ("held", "")
 
 
 def test_shares_above_the_whole_are_a_violation():
@@ -75,14 +75,14 @@ def test_shares_above_the_whole_are_a_violation():
     logs = [member(name, [50, 50, 50], 0.5) for name in "ab"]
     for log in logs:
         log.lines += member(log.proxy_id, [80] * 5, 0.8, begin=3).lines
-    found = one_sum(logs)
-    assert found.passed == 5 * 160
-    assert found.allowed == pytest.approx(BURST + 5 * RATE + 2 + SLACK)
-    assert (found.start, found.end) == (BEGIN + timedelta(seconds=3), BEGIN + timedelta(seconds=8))
-    one = verdict(found)
-    assert one.verdict == "violated"
-    assert one.why == f"clocks that differ by {0.1 + found.excess / RATE:.3g} s would explain it"
-    assert judge_overall(facts(), [], [one]).verdict == "violated"
+    sum_ = one_sum(logs)
+    assert sum_.passed == 5 * 160
+    assert sum_.allowed == pytest.approx(BURST + 5 * RATE + 2 + SLACK)
+    assert (sum_.start, sum_.end) == (BEGIN + timedelta(seconds=3), BEGIN + timedelta(seconds=8))
+    fleet_verdict = verdict(sum_)
+    assert fleet_verdict.verdict == "violated"
+    assert fleet_verdict.why == f"clocks that differ by {0.1 + sum_.excess / RATE:.3g} s would explain it"
+    assert judge_overall(facts(), [], [fleet_verdict]).verdict == "violated"
 
 
 def test_a_percent_too_much_is_found_when_it_has_lasted():
@@ -104,17 +104,17 @@ def test_members_that_join_leave_and_crash_hold_it():
         member("b", [50] * 3, 0.5, begin=11),
         member("a", [1, 50, 50], 0.5, begin=11, boot_id="boot-2"),
     ]
-    found = one_sum(logs)
-    assert found.excess <= -2
+    sum_ = one_sum(logs)
+    assert sum_.excess <= -2
     runs = [run_fact(proxy_id="a", boot_id="boot-1", ended=False, is_cut_off=True, is_lossy=True)]
     runs += [run_fact(proxy_id=name, boot_id=boot) for name, boot in (("a", "boot-2"), ("b", "boot-1"))]
     loss = LossFacts(
         proxy_id="a", of_boot="boot-1", cause="killed", detail="", lost_lines=None, lost_from=END, lost_until=END
     )
-    one = verdict(found, runs=runs, losses=[loss])
-    assert (one.verdict, one.killed) == ("held", 1)
+    fleet_verdict = verdict(sum_, runs=runs, losses=[loss])
+    assert (fleet_verdict.verdict, fleet_verdict.killed) == ("held", 1)
     full = msgspec.structs.replace(loss, cause="disk")
-    assert verdict(found, runs=runs, losses=[full]).verdict == "unknown"
+    assert verdict(sum_, runs=runs, losses=[full]).verdict == "unknown"
 
 
 def test_a_debt_dies_with_its_run_and_each_restart_may_leave_one():
@@ -124,22 +124,22 @@ def test_a_debt_dies_with_its_run_and_each_restart_may_leave_one():
         for second in range(20)
     ]
     steady = member("b", [100] * 20, 1.0)
-    found = one_sum([*logs, steady])
+    sum_ = one_sum([*logs, steady])
     # 2,400 passed in 20 s: twenty entries of twenty are allowed, the last one still owed, and one of b.
-    assert found.excess == pytest.approx(-BURST - SLACK - 1)
+    assert sum_.excess == pytest.approx(-BURST - SLACK - 1)
 
 
 @pytest.mark.parametrize(("ahead_s", "expected"), [(0.0, "held"), (0.05, "held"), (0.9, "violated")])
 def test_clocks_that_are_a_little_apart_accuse_nobody(ahead_s, expected):
     """All of the limit goes from one member to the other each second, and one clock is ahead."""
-    one, other = (PlantedLog(proxy_id=name, topic="t") for name in "ab")
+    first_log, other = (PlantedLog(proxy_id=name, topic="t") for name in "ab")
     for second in range(20):
-        for log, has_all in ((one, second % 2 == 0), (other, second % 2 == 1)):
+        for log, has_all in ((first_log, second % 2 == 0), (other, second % 2 == 1)):
             log.second = second
             log.shared(100 if has_all else 0, float(has_all))
-    found = one_sum([one, other], late_us={"a": round(ahead_s * 1e6)})
-    assert verdict(found).verdict == expected
-    assert found.clock_s < 1
+    sum_ = one_sum([first_log, other], late_us={"a": round(ahead_s * 1e6)})
+    assert verdict(sum_).verdict == expected
+    assert sum_.clock_s < 1
     step = ClockStepFacts(
         proxy_id="a",
         boot_id="boot-1",
@@ -148,7 +148,7 @@ def test_clocks_that_are_a_little_apart_accuse_nobody(ahead_s, expected):
         last=END,
         line=LinePlace(file="a.jsonl", seq=1),
     )
-    stepped = verdict(found, clock_steps=[step])
+    stepped = verdict(sum_, clock_steps=[step])
     assert stepped.verdict == ("held" if expected == "held" else "unknown")
     assert ("clocks of members were stepped by 0.9 s" in stepped.why) == (expected == "violated")
 
@@ -158,12 +158,12 @@ def test_a_member_that_is_cut_off_is_named_with_what_it_kept_and_is_not_in_the_s
     logs = [member("a", [50] * 3, 0.5), member("b", [50] * 3, 0.5)]
     logs += [member("a", [100] * 4, 1.0, begin=5), member("b", [3, 2, 3, 2], 0.025, begin=5)]
     away = {("b", "boot-1"): [CutOff(micros(BEGIN) + 5_000_000, 2**62, 2)]}
-    found = one_sum(logs, FleetNotes({}, away))
-    [cut_off] = found.cut_off
+    sum_ = one_sum(logs, FleetNotes({}, away))
+    [cut_off] = sum_.cut_off
     assert (cut_off.proxy_id, cut_off.seconds, cut_off.share, cut_off.passed) == ("b", 4, 0.025, 10)
-    assert found.excess <= -BURST
-    assert verdict(found).verdict == "held"
-    assert one_sum(logs).excess == pytest.approx(found.excess + 10)
+    assert sum_.excess <= -BURST
+    assert verdict(sum_).verdict == "held"
+    assert one_sum(logs).excess == pytest.approx(sum_.excess + 10)
 
 
 def test_a_proxy_without_the_fleet_is_named_and_is_not_in_the_sum():
@@ -175,11 +175,11 @@ def test_a_proxy_without_the_fleet_is_named_and_is_not_in_the_sum():
     late.limit(100)
     bytes_only = PlantedLog(proxy_id="e", topic="t", second=3)
     bytes_only.limit(100, rate=None, limit_bytes=1e6, burst_bytes=1e6)
-    found = one_sum([member("a", [50] * 6, 0.5), member("b", [50] * 6, 0.5), alone, late, bytes_only])
-    [outside] = found.outside
+    sum_ = one_sum([member("a", [50] * 6, 0.5), member("b", [50] * 6, 0.5), alone, late, bytes_only])
+    [outside] = sum_.outside
     assert (outside.proxy_id, outside.passed) == ("c", 300)
     assert (outside.first, outside.last) == (BEGIN + timedelta(seconds=2), BEGIN + timedelta(seconds=5))
-    assert verdict(found).verdict == "held"
+    assert verdict(sum_).verdict == "held"
     assert sums_of(rows([alone]), IN_FRONT) == []
 
 
@@ -193,16 +193,16 @@ def test_a_hundred_members_and_outsiders_are_named():
     cut_off[0].shared(3, 0.01)
     alone[0].limit(30)
     away = {(f"b{number:03}", "boot-1"): [CutOff(micros(BEGIN), 2**62, 102)] for number in range(101)}
-    found = one_sum([member("a", [50] * 2, 0.5), *cut_off, *alone], FleetNotes({}, away))
-    assert [(one.proxy_id, one.passed) for one in found.cut_off[:2]] == [("b000", 4), ("b001", 1)]
-    assert [(one.proxy_id, one.passed) for one in found.outside[:2]] == [("c000", 40), ("c001", 10)]
-    assert len(found.cut_off) == len(found.outside) == 100
+    sum_ = one_sum([member("a", [50] * 2, 0.5), *cut_off, *alone], FleetNotes({}, away))
+    assert [(proxy.proxy_id, proxy.passed) for proxy in sum_.cut_off[:2]] == [("b000", 4), ("b001", 1)]
+    assert [(proxy.proxy_id, proxy.passed) for proxy in sum_.outside[:2]] == [("c000", 40), ("c001", 10)]
+    assert len(sum_.cut_off) == len(sum_.outside) == 100
 
 
 def test_two_fleets_are_two_sums_and_who_does_not_say_is_of_the_only_one():
     logs = [member("a", [100] * 3, 1.0), member("b", [100] * 3, 1.0)]
     both = FleetNotes({("a", "boot-1"): "front", ("b", "boot-1"): "back"})
-    assert [(one.fleet, one.excess < 0) for one in sums_of(rows(logs), both)] == [("front", True), ("back", True)]
+    assert [(sum_.fleet, sum_.excess < 0) for sum_ in sums_of(rows(logs), both)] == [("front", True), ("back", True)]
     assert one_sum(logs, FleetNotes({("a", "boot-1"): "front"})).fleet == "front"
 
 
@@ -214,9 +214,9 @@ def test_a_quota_that_falls_or_rises_is_judged_by_what_is_in_force():
     assert one_sum(logs).excess <= -2
     # One goes on with the old value.
     logs[1] = member("a", [500] * 3, 0.5, begin=3, rate=100.0)
-    found = one_sum(logs)
-    assert verdict(found).verdict == "violated"
-    assert (found.start, found.end) == (BEGIN + timedelta(seconds=3), BEGIN + timedelta(seconds=6))
+    sum_ = one_sum(logs)
+    assert verdict(sum_).verdict == "violated"
+    assert (sum_.start, sum_.end) == (BEGIN + timedelta(seconds=3), BEGIN + timedelta(seconds=6))
 
 
 @pytest.mark.parametrize(
@@ -230,11 +230,11 @@ def test_a_quota_that_falls_or_rises_is_judged_by_what_is_in_force():
     ],
 )
 def test_missing_logs_leave_the_sum_unknown_and_excuse_nothing(made_of, why):
-    found = one_sum([member("a", [50] * 3, 1.0)])
-    one = verdict(found, **made_of)
-    assert one.verdict == "unknown"
-    assert why in one.why
-    assert judge_overall(facts(), [], [one]).verdict == "unknown"
+    sum_ = one_sum([member("a", [50] * 3, 1.0)])
+    fleet_verdict = verdict(sum_, **made_of)
+    assert fleet_verdict.verdict == "unknown"
+    assert why in fleet_verdict.why
+    assert judge_overall(facts(), [], [fleet_verdict]).verdict == "unknown"
     over = one_sum([member("a", [500] * 3, 1.0)])
     assert verdict(over, **made_of).verdict == "violated"
 
@@ -310,9 +310,9 @@ def test_a_member_that_is_cut_off_keeps_an_equal_part_at_most(share, expected):
     logs = [member("a", [50] * 5, 0.5), member("b", [50] * 5, 0.5)]
     logs += [member("a", [100] * 30, 1.0, begin=5), member("b", [round(100 * share)] * 30, share, begin=5)]
     away = {("b", "boot-1"): [CutOff(micros(BEGIN) + 5 * SECOND, 2**62, 2)]}
-    one = verdict(one_sum(logs, FleetNotes({}, away)))
-    assert one.verdict == expected
-    assert ("b was cut off and took" in one.why) == (expected == "violated")
+    fleet_verdict = verdict(one_sum(logs, FleetNotes({}, away)))
+    assert fleet_verdict.verdict == expected
+    assert ("b was cut off and took" in fleet_verdict.why) == (expected == "violated")
 
 
 @st.composite
@@ -372,10 +372,10 @@ def clocks(ahead_s: float, within_s: float) -> FleetNotes:
 def test_members_lines_are_compared_by_one_measured_clock(ahead_s):
     late = {"a": round(ahead_s * 1e6)}
     known = clocks(ahead_s, 0.01)
-    found = one_sum(taking_turns(), known, late_us=late)
-    assert (found.excess, found.judged_s) == (pytest.approx(one_sum(taking_turns()).excess), 20)
-    assert (found.corrected_s, found.uncertain_s) == (pytest.approx(abs(ahead_s)), 0)
-    assert verdict(found).verdict == "held"
+    sum_ = one_sum(taking_turns(), known, late_us=late)
+    assert (sum_.excess, sum_.judged_s) == (pytest.approx(one_sum(taking_turns()).excess), 20)
+    assert (sum_.corrected_s, sum_.uncertain_s) == (pytest.approx(abs(ahead_s)), 0)
+    assert verdict(sum_).verdict == "held"
     logs = [member(name, [50, 50, 80, 80, 80], 0.5) for name in "ab"]
     apart = one_sum(logs, known, late_us=late)
     assert apart.excess == pytest.approx(one_sum(logs).excess)
@@ -385,12 +385,12 @@ def test_members_lines_are_compared_by_one_measured_clock(ahead_s):
 
 @pytest.mark.parametrize(("within_s", "expected"), [(0.02, "violated"), (0.5, "unknown")])
 def test_an_excess_that_inexact_clocks_explain_is_unknown(within_s, expected):
-    found = one_sum(taking_turns(), clocks(0.0, within_s), late_us={"a": 400_000})
-    assert 0.1 < found.clock_s < 0.4
-    assert found.uncertain_s == pytest.approx(max(0, within_s - 0.1))
-    one = verdict(found)
-    assert one.verdict == expected
-    assert ("know theirs to within 0.5 s only" in one.why) == (expected == "unknown")
+    sum_ = one_sum(taking_turns(), clocks(0.0, within_s), late_us={"a": 400_000})
+    assert 0.1 < sum_.clock_s < 0.4
+    assert sum_.uncertain_s == pytest.approx(max(0, within_s - 0.1))
+    fleet_verdict = verdict(sum_)
+    assert fleet_verdict.verdict == expected
+    assert ("know theirs to within 0.5 s only" in fleet_verdict.why) == (expected == "unknown")
     worse = one_sum([member(name, [80] * 4, 0.5) for name in "ab"], clocks(0.0, within_s))
     assert worse.clock_s > 1
     assert verdict(worse).verdict == "violated"
@@ -415,8 +415,8 @@ def test_clocks_under_different_coordinators_meet_through_others():
         Measured("d", 2, 12.0, 0.04),
         Measured("e", 3, 7.0, 0.02),  # nobody else has followed that one
     ]
-    found = {run: (clock.behind_us / 1e6, clock.within_us / 1e6) for run, clock in member_clocks(rows).items()}
-    assert found == {
+    offsets = {run: (clock.behind_us / 1e6, clock.within_us / 1e6) for run, clock in member_clocks(rows).items()}
+    assert offsets == {
         ("a", "boot"): (1.0, 0.01),
         ("b", "boot"): (-2.0, 0.02),
         ("c", "boot"): (pytest.approx(0.4), pytest.approx(0.06)),

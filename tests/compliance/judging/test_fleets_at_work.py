@@ -59,8 +59,8 @@ class LoggedWorld(World):
     def sum(self, rows: list[dict[str, Any]] | None = None) -> Any:
         """Judge what is written, or a part of it."""
         in_order = sorted(self.rows if rows is None else rows, key=lambda row: row["start_us"])
-        [found] = sums_of(in_order, FleetNotes({("sluice-0", "boot"): "front"}, self.away))
-        return found
+        [sum_] = sums_of(in_order, FleetNotes({("sluice-0", "boot"): "front"}, self.away))
+        return sum_
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def world() -> Iterator[LoggedWorld]:
 
 
 def test_a_fleet_that_members_join_leave_and_drop_out_of_is_held_and_not_stingy(world: LoggedWorld) -> None:
-    one, other = world.join(), world.join()
+    proxy, other = world.join(), world.join()
     world.log(5)  # a new coordinator gives nothing but what members bring, for two leases
-    one.offers = True
+    proxy.offers = True
     world.log(2)
     other.offers = True
     world.log(2)
@@ -90,31 +90,31 @@ def test_a_fleet_that_members_join_leave_and_drop_out_of_is_held_and_not_stingy(
     quiet = world.sum(before)
     assert quiet.demand_s == pytest.approx(8, abs=0.01)
     assert 0.97 <= quiet.demand_share <= 1.02
-    found = world.sum()
-    assert found.excess < 0
+    sum_ = world.sum()
+    assert sum_.excess < 0
     # Three entries, and what clocks hide.
-    assert found.excess > -BURST - 3 - found.slack - 0.1 * RATE
-    assert found.entries <= 3
+    assert sum_.excess > -BURST - 3 - sum_.slack - 0.1 * RATE
+    assert sum_.entries <= 3
     # Half of the limit is nobody's until the lease of the one that dropped out has ended.
     # In its last second it passes what it holds, and nobody waits there.
-    assert found.demand_s == pytest.approx(12, abs=0.01)
-    assert found.demand_share >= 1 - (2.5 * 0.5 + 0.03 * 12) / 12
-    assert {proxy_id for proxy_id, _ in found.members} == {"sluice-0", "sluice-1", "sluice-2"}
+    assert sum_.demand_s == pytest.approx(12, abs=0.01)
+    assert sum_.demand_share >= 1 - (2.5 * 0.5 + 0.03 * 12) / 12
+    assert {proxy_id for proxy_id, _ in sum_.members} == {"sluice-0", "sluice-1", "sluice-2"}
 
 
 def test_members_that_are_cut_off_are_named_with_the_part_that_each_may_keep(world: LoggedWorld) -> None:
-    one, other = world.join(), world.join()
+    proxy, other = world.join(), world.join()
     world.log(5)
-    one.offers = other.offers = True
+    proxy.offers = other.offers = True
     world.log(2)
     world.hub.is_cut = True
     world.log(5)
     world.hub.is_cut = False
     world.log(4, most=BURST + RATE / 10)
-    found = world.sum()
-    assert found.excess < 0
-    assert [cut_off.proxy_id for cut_off in found.cut_off] == ["sluice-0", "sluice-1"]
-    for cut_off in found.cut_off:
+    sum_ = world.sum()
+    assert sum_.excess < 0
+    assert [cut_off.proxy_id for cut_off in sum_.cut_off] == ["sluice-0", "sluice-1"]
+    for cut_off in sum_.cut_off:
         assert cut_off.beyond == 0
         assert cut_off.share == 0.025  # a twentieth of an equal part: `floor`, as nothing is heard
         assert cut_off.passed == pytest.approx(0.025 * RATE * cut_off.seconds, abs=3)

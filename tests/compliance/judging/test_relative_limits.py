@@ -72,11 +72,11 @@ def excess_and_deficit() -> dict[str, tuple[float, float]]:
         "more": worse(singles, a_tenth_more),
         "less": worse(singles, some_less),
     }
-    found = {}
+    extremes = {}
     for name, lines in logs.items():
-        of_dispatch = [one for (direction, _, _), one in verdicts(lines).items() if direction == "dispatch"]
-        found[name] = max(map(excess, of_dispatch)), max(map(deficit_s, of_dispatch))
-    return found
+        of_dispatch = [result for (direction, _, _), result in verdicts(lines).items() if direction == "dispatch"]
+        extremes[name] = max(map(excess, of_dispatch)), max(map(deficit_s, of_dispatch))
+    return extremes
 
 
 @pytest.mark.parametrize("name", ["singles", "batches"])

@@ -7,22 +7,22 @@ from tests.compliance.planted import BEGIN
 
 def spelled(*seconds):
     """Lines one behind the other; those below 0 kept the promise."""
-    found, clock_us = Spelling(), 0
+    spelling, clock_us = Spelling(), 0
     for lasts in seconds:
-        found.add(clock_us, abs(lasts), is_broken=lasts > 0)
+        spelling.add(clock_us, abs(lasts), is_broken=lasts > 0)
         clock_us += round(abs(lasts) * 1e6)
-    return found
+    return spelling
 
 
 def test_lines_without_one_in_between_are_one_spell():
-    found = spelled(-3, 1, 1, 0.5, -1, 2, -1)
-    assert (found.times, found.seconds, found.first_us) == (2, 4.5, 3_000_000)
-    assert (found.longest_us, found.longest_s) == (3_000_000, 2.5)
+    spelling = spelled(-3, 1, 1, 0.5, -1, 2, -1)
+    assert (spelling.times, spelling.seconds, spelling.first_us) == (2, 4.5, 3_000_000)
+    assert (spelling.longest_us, spelling.longest_s) == (3_000_000, 2.5)
 
 
 def test_the_longest_may_be_a_later_one():
-    found = spelled(1, -1, 2, 2)
-    assert (found.first_us, found.longest_us, found.longest_s) == (0, 2_000_000, 4)
+    spelling = spelled(1, -1, 2, 2)
+    assert (spelling.first_us, spelling.longest_us, spelling.longest_s) == (0, 2_000_000, 4)
 
 
 def test_without_a_broken_line_there_is_none():

@@ -91,31 +91,31 @@ class Limit:
         self.balance -= lost
         left = lost
         while left > 1e-9 and self.kept:
-            one = self.kept.pop(0)
-            gone = min(left, one.tokens)
+            kept = self.kept.pop(0)
+            gone = min(left, kept.tokens)
             left -= gone
-            self.lost.append(one._replace(tokens=gone))
-            if one.tokens > gone:
-                self.kept.insert(0, one._replace(tokens=one.tokens - gone))
+            self.lost.append(kept._replace(tokens=gone))
+            if kept.tokens > gone:
+                self.kept.insert(0, kept._replace(tokens=kept.tokens - gone))
         self._fit()
         return lost
 
     def _fit(self) -> None:
         """What is kept is in the bucket; streams have got the rest, of which the fewest seconds were kept back."""
-        over = sum(one.tokens for one in self.kept) - max(0.0, self.balance)
-        for one in sorted(self.kept, key=lambda one: -one.rate):
+        over = sum(kept.tokens for kept in self.kept) - max(0.0, self.balance)
+        for kept in sorted(self.kept, key=lambda kept: -kept.rate):
             if over > 0:
-                self.kept.remove(one)
-                if one.tokens > over:
-                    self.kept.append(one._replace(tokens=one.tokens - over))
-                over -= one.tokens
+                self.kept.remove(kept)
+                if kept.tokens > over:
+                    self.kept.append(kept._replace(tokens=kept.tokens - over))
+                over -= kept.tokens
         self.kept.sort()
 
     @property
     def kept_back_s(self) -> float:
         """The seconds' worth of the limit that were kept back in the last ten seconds, and that no stream has got."""
         since = self.now_us - OWED_WINDOW_S * 1e6
-        return sum(one.seconds for one in (*self.kept, *self.lost) if one.at_us > since)
+        return sum(kept.seconds for kept in (*self.kept, *self.lost) if kept.at_us > since)
 
 
 @given(st.data())

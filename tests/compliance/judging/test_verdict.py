@@ -97,9 +97,9 @@ def test_what_contradicts_itself_is_not_known():
     assert judged(doubts=[doubt_fact()], containment=[containment_fact(5.0)]).containment == "violated"
 
 
-@pytest.mark.parametrize("found", [{"malformed": 1}, {"conflicts": 1}, {"newer": 1}, {"has_tail": True}])
-def test_lines_that_cannot_be_read_may_be_of_any_limit_of_their_run(found):
-    limiter = judged(runs=[run_fact(**found)])
+@pytest.mark.parametrize("fields", [{"malformed": 1}, {"conflicts": 1}, {"newer": 1}, {"has_tail": True}])
+def test_lines_that_cannot_be_read_may_be_of_any_limit_of_their_run(fields):
+    limiter = judged(runs=[run_fact(**fields)])
     assert (limiter.containment, limiter.entitlement) == ("unknown", "unknown")
 
 
@@ -119,7 +119,10 @@ def test_the_whole_is_unknown_without_a_line():
 
 def test_missing_lines_may_be_of_any_limit():
     whole, torn = facts(), facts(runs=[run_fact(), run_fact(proxy_id="q", missing=1)])
-    assert [judge_overall(one, judge_limiters(one)).verdict for one in (whole, torn)] == ["compliant", "unknown"]
+    assert [judge_overall(log_facts, judge_limiters(log_facts)).verdict for log_facts in (whole, torn)] == [
+        "compliant",
+        "unknown",
+    ]
     assert judge_overall(torn, []).verdict == "no limit"
     beyond = facts(runs=torn.runs, left_out={"limiters": 1})
     assert judge_overall(beyond, []).verdict == "unknown"
@@ -166,7 +169,7 @@ def test_of_violations_the_one_by_more_of_its_limit_comes_first():
 )
 def test_a_role_s_limit_says_how_clients_came_by_the_role(is_proved, is_claimed, proof):
     """Of that proxy and direction; other limits of the name, and roles of which no line tells, say nothing."""
-    told = RoleFacts(proxy_id="p", direction="publish", name="billing", is_proved=is_proved, is_claimed=is_claimed)
+    role = RoleFacts(proxy_id="p", direction="publish", name="billing", is_proved=is_proved, is_claimed=is_claimed)
     limiters = [
         limiter_fact(level=level, direction=direction, name=name)
         for level, direction, name in (
@@ -176,8 +179,8 @@ def test_a_role_s_limit_says_how_clients_came_by_the_role(is_proved, is_claimed,
             ("producer", "publish", "billing"),
         )
     ]
-    found = judge_limiters(facts(limiters=limiters, roles=[told]))
-    assert {(one.level, one.direction, one.name): one.role_proof for one in found} == {
+    verdicts = judge_limiters(facts(limiters=limiters, roles=[role]))
+    assert {(verdict.level, verdict.direction, verdict.name): verdict.role_proof for verdict in verdicts} == {
         ("role", "publish", "billing"): proof,
         ("role", "dispatch", "billing"): "",
         ("role", "publish", "other"): "",

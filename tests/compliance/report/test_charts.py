@@ -88,7 +88,7 @@ def test_the_worst_window_of_a_violation_is_shaded_in_the_charts_that_it_lies_in
     rates = [rate(1), rate(9), rate(1, name="u"), rate(9, name="u")]
     key, window = ("p", "publish", "topic", "t"), (at(3), at(3))
     drawn = [texts(chart) for chart in charts(rates, (), {key: [window]})]
-    assert ["worst" in said for said in drawn] == [True, False]
+    assert ["worst" in words for words in drawn] == [True, False]
     assert "worst" not in texts(next(charts(rates, (), {key: [(at(20), at(30))]})))
 
 
@@ -120,6 +120,6 @@ def test_colours_of_a_picture_are_those_of_the_page():
 
 def test_no_id_is_in_two_charts():
     drawn = list(charts([rate(1), rate(1, name="another")]))
-    ids = [found for chart in drawn for found in re.findall(r'\bid="([^"]*)"', chart.svg)]
+    ids = [identifier for chart in drawn for identifier in re.findall(r'\bid="([^"]*)"', chart.svg)]
     assert len(drawn) == 2
     assert len(ids) == len(set(ids)) > 0

@@ -17,9 +17,9 @@ def test_rows_beyond_the_limit_are_counted(most, kept, left_out):
     log = PlantedLog()
     for number in range(7):
         log.interval(number, topic=f"persistent://acme/orders/{number}")
-    found = ReportTables()
-    rows = found.kept("usage", summed_of(DAYS, log), UsageFacts, {"topic": "ascending"}, most)
-    assert ("".join(row.topic[-1] for row in rows), found.left_out) == (kept, left_out)
+    tables = ReportTables()
+    rows = tables.kept("usage", summed_of(DAYS, log), UsageFacts, {"topic": "ascending"}, most)
+    assert ("".join(row.topic[-1] for row in rows), tables.left_out) == (kept, left_out)
 
 
 def test_of_too_many_limits_the_violated_ones_are_kept():
@@ -32,8 +32,8 @@ def test_of_too_many_limits_the_violated_ones_are_kept():
     judging = Judging({}, {}, FleetNotes(), Suspicion(summed_of(LIMITED, log), {}))
     judged = judging.figures(judging.parts(lines_of([log])))
     tables, limiters = ReportTables(), limiter_facts(judged["limiters"], judged["configured"])
-    found = tables.limits(results_of(judged["judged"]), limiters, {}, 2)
-    assert {one.name for one in found["limiters"]} == {one.name for one in found["kept"]} == {"t3", "starved"}
+    facts = tables.limits(results_of(judged["judged"]), limiters, {}, 2)
+    assert {row.name for row in facts["limiters"]} == {row.name for row in facts["kept"]} == {"t3", "starved"}
     assert tables.left_out == {"limiters": 4}
 
 

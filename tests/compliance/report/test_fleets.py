@@ -24,8 +24,8 @@ def a_sum(passed: int, **more: Any) -> FleetSumFacts:
     """Of two members, and of a proxy beside them."""
     outside = PlantedLog(proxy_id="c", topic="t", second=1)
     outside.limit(100)
-    found: FleetSumFacts = one_sum([member("a", [passed] * 3, 0.5), member("b", [passed] * 3, 0.5), outside], IN_FRONT)
-    changed: FleetSumFacts = msgspec.structs.replace(found, **more)
+    sum_: FleetSumFacts = one_sum([member("a", [passed] * 3, 0.5), member("b", [passed] * 3, 0.5), outside], IN_FRONT)
+    changed: FleetSumFacts = msgspec.structs.replace(sum_, **more)
     return changed
 
 
@@ -46,13 +46,13 @@ def test_the_sum_is_in_the_verdict_the_page_the_json_the_tables_and_the_terminal
     assert (made.overall.verdict, made.fleets.verdict) == ("violated", "violated")
     assert made.headline == "1 limit exceeded by a fleet together"
     assert made.sentence.endswith("Concerned: t.")
-    assert [one.verdict for one in made.fleets.sums] == ["violated", "held"]
+    assert [sum_.verdict for sum_ in made.fleets.sums] == ["violated", "held"]
     html = render(made)
     assert '<a href="#fleets">Fleets</a>' in html
     assert '<b aria-hidden="true">✗</b> violated' in html
     assert '<b aria-hidden="true">✓</b> held' in html
-    told = "c has publish topic t and 1 limit more to itself beside fleet front"
-    assert told in html
+    text = "c has publish topic t and 1 limit more to itself beside fleet front"
+    assert text in html
     assert json.loads(report_json(made))["fleets"]["sums"][0]["excess"] == pytest.approx(540 - 322.5001)
     made_tables = tables(made)
     assert made_tables["fleets.csv"].count("\n") == 3
@@ -61,7 +61,7 @@ def test_the_sum_is_in_the_verdict_the_page_the_json_the_tables_and_the_terminal
     assert first == "fleets: the sum of 2 shared limits: 1 held, 1 violated"
     assert "fleet front, publish topic t: 540 messages passed" in worst
     assert "for 3 s, 323 allowed; clocks that differ by 2.27 s would explain it" in worst
-    assert outside == f"{told}: give it `fleet: {{name: front}}` as the others have it"
+    assert outside == f"{text}: give it `fleet: {{name: front}}` as the others have it"
 
 
 def test_a_log_without_a_fleet_has_no_section_and_no_line():
@@ -82,11 +82,11 @@ def test_members_without_a_log_leave_all_unknown_and_are_named():
 def test_who_was_cut_off_is_told_with_what_it_kept_and_of_many_some():
     away = [CutOffMember(proxy_id=f"p{n:02}", seconds=3.0, share=0.025, passed=7) for n in range(12)]
     made = report_of(fleet_sums=[a_sum(50, cut_off=away, outside=[])])
-    said = "p00 was cut off from fleet front for 3 s. It kept 2.50 % of a limit at most"
+    text = "p00 was cut off from fleet front for 3 s. It kept 2.50 % of a limit at most"
     lines = fleet_lines(made.fleets)
     assert (len(lines), lines[-1]) == (12, "and 2 more proxies like it")
-    assert lines[1].startswith(said)
-    assert said in render(made)
+    assert lines[1].startswith(text)
+    assert text in render(made)
     assert tables(made)["fleets-cut-off.csv"].count("\n") == 13
 
 
@@ -99,7 +99,7 @@ def test_a_sum_has_a_chart_of_its_unit_and_rates_of_its_own():
     ]
     over, held = a_sum(90), a_sum(50, fleet="back", unit="bytes")
     made = report_of(fleet_sums=[held, a_sum(50, unit="bytes"), over], fleet_rates=rates, rates=[rate_fact()])
-    assert [(one.fleet, one.unit) for one in charted_sums(made.fleets.sums)] == [
+    assert [(sum_.fleet, sum_.unit) for sum_ in charted_sums(made.fleets.sums)] == [
         ("front", "messages"),
         ("back", "bytes"),
     ]
@@ -118,9 +118,9 @@ def test_a_sum_has_a_chart_of_its_unit_and_rates_of_its_own():
     assert html.count("publish · topic · p · steps of 1 s</small>") == 1
     exported = json.loads(report_json(made))
     assert ({row["fleet"] for row in exported["fleets"]["rates"]}, len(exported["rates"])) == ({"back", "front"}, 1)
-    told = tables(made)
-    assert "fleet" not in told["rates.csv"].splitlines()[0]
-    assert (told["fleets-rates.csv"].splitlines()[1][:17], told["fleets-rates.csv"].count("\n")) == (
+    made_tables = tables(made)
+    assert "fleet" not in made_tables["rates.csv"].splitlines()[0]
+    assert (made_tables["fleets-rates.csv"].splitlines()[1][:17], made_tables["fleets-rates.csv"].count("\n")) == (
         ",publish,topic,t,",
         19,
     )
@@ -129,8 +129,10 @@ def test_a_sum_has_a_chart_of_its_unit_and_rates_of_its_own():
 def test_at_most_six_limits_have_charts_of_their_sums_and_long_ones_a_close_up():
     sums = [a_sum(50, name=f"t{number}") for number in range(7)]
     [long, *others] = report_of(fleet_sums=[a_sum(90, name="t", last=BEGIN + timedelta(hours=1)), *sums]).fleets.sums
-    assert [one.name for one in charted_sums([long, *others])] == ["t", "t0", "t1", "t2", "t3", "t4"]
-    views = [(one.fleet, one.first, one.last - long.end, one.step_s) for one in sum_subjects([long])]
+    assert [sum_.name for sum_ in charted_sums([long, *others])] == ["t", "t0", "t1", "t2", "t3", "t4"]
+    views = [
+        (subject.fleet, subject.first, subject.last - long.end, subject.step_s) for subject in sum_subjects([long])
+    ]
     assert views == [
         ("front", BEGIN, timedelta(hours=1, seconds=-3), 30),
         ("front", BEGIN, timedelta(seconds=120), 1),
@@ -146,9 +148,9 @@ def test_the_headroom_of_a_shared_limit_names_the_fleet_and_no_proxy():
     assert "publish · topic · p</small>" in html
     assert "A limit that a fleet shares is one row" in html
     assert "A limit that a fleet shares is one row" not in render(report_of(headroom=[headroom_fact(proxy_id="p")]))
-    told = tables(made)["headroom.csv"].splitlines()
-    assert told[0].startswith("proxy_id,direction,level,name,fleet,members,near_s")
-    assert told[1].startswith(",publish,topic,t,front,4,")
+    lines = tables(made)["headroom.csv"].splitlines()
+    assert lines[0].startswith("proxy_id,direction,level,name,fleet,members,near_s")
+    assert lines[1].startswith(",publish,topic,t,front,4,")
 
 
 def test_what_if_names_the_fleet_that_would_share_the_limit():
@@ -157,9 +159,9 @@ def test_what_if_names_the_fleet_that_would_share_the_limit():
     html = render(made)
     together = "the members of a fleet are replayed together, as one limit that they share"
     assert ("publish · topic · fleet front, 4 members</small>" in html, together in html) == (True, True)
-    told = tables(made)["what-if.csv"].splitlines()
-    assert told[0].startswith("proxy_id,direction,level,name,fleet,members,proposed_level")
-    assert sorted(line[:24] for line in told[1:]) == [",publish,topic,t,front,4", "p,publish,topic,t,,0,top"]
+    lines = tables(made)["what-if.csv"].splitlines()
+    assert lines[0].startswith("proxy_id,direction,level,name,fleet,members,proposed_level")
+    assert sorted(line[:24] for line in lines[1:]) == [",publish,topic,t,front,4", "p,publish,topic,t,,0,top"]
     alone = report_of(replays=rows[1:], proposals=[Proposal(level="topic", messages=1.0)])
     assert together not in render(alone)
 
@@ -188,5 +190,5 @@ OF_MEMBERS = (
 def test_sections_on_single_members_say_so_in_a_fleet():
     more = {"topics": [topic_fact()], "rates": [rate_fact()], "proposals": [Proposal(level="topic", messages=1.0)]}
     html, alone = render(report_of(fleet_sums=[a_sum(50)], **more)), render(report_of(**more))
-    assert [said in html for said in OF_MEMBERS] == [True] * len(OF_MEMBERS)
-    assert [said in alone for said in OF_MEMBERS] == [False] * len(OF_MEMBERS)
+    assert [text in html for text in OF_MEMBERS] == [True] * len(OF_MEMBERS)
+    assert [text in alone for text in OF_MEMBERS] == [False] * len(OF_MEMBERS)

@@ -24,9 +24,9 @@ def impact_fact(**more):
     return ImpactFacts(**(ALL | counts | values | {"would_throttle_s": 0.0, "would_delay_max_ms": 0.0} | more))
 
 
-def hurt(what, **more):
+def hurt(impact, **more):
     """The same impact in all, on the tenant, at the limit and on the client."""
-    return [impact_fact(**what, **of, **more) for of in ({}, {"tenant": "acme"}, LIMIT, CLIENT)]
+    return [impact_fact(**impact, **of, **more) for of in ({}, {"tenant": "acme"}, LIMIT, CLIENT)]
 
 
 def demand(messages):
@@ -92,7 +92,7 @@ def test_late_deliveries_to_consumers_fail_no_send():
 
 
 @pytest.mark.parametrize(
-    ("asked", "what", "enough"),
+    ("asked", "impact", "enough"),
     [
         (312.0, LATE, "at least 320 messages/s"),
         (90.0, LATE, "more than it is; how much is not in the log, as clients that wait send less"),
@@ -100,8 +100,8 @@ def test_late_deliveries_to_consumers_fail_no_send():
         (90.0, {"throttled_s": 3.0, "first": BEGIN, "last": END}, ""),
     ],
 )
-def test_limit_that_would_have_sufficed_is_of_the_fullest_time(asked, what, enough):
-    (limit,) = report_on(impacts=hurt(what), demands=[demand(asked)]).answers.limits
+def test_limit_that_would_have_sufficed_is_of_the_fullest_time(asked, impact, enough):
+    (limit,) = report_on(impacts=hurt(impact), demands=[demand(asked)]).answers.limits
     assert sufficing(limit) == enough
 
 

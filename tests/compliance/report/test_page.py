@@ -49,9 +49,9 @@ def rate_fact(**more):
 
 def test_an_excerpt_is_told():
     assert "An excerpt of the log" not in page()
-    told = page(excerpt=Excerpt(begin=BEGIN, tenant="a<b"))
-    assert "An excerpt of the log, from" in told
-    assert ": a&lt;b alone, without limits that span tenants." in told
+    html = page(excerpt=Excerpt(begin=BEGIN, tenant="a<b"))
+    assert "An excerpt of the log, from" in html
+    assert ": a&lt;b alone, without limits that span tenants." in html
 
 
 @pytest.mark.parametrize("verdict", ["compliant", "violated", "unknown", "no limit"])
@@ -124,9 +124,9 @@ def test_a_limit_without_waits_says_so():
 
 
 def test_a_limit_that_varies_with_the_publish_rate_says_so():
-    told = "last value: varies with the publish rate"
-    assert told in page(limiters=[limiter_fact(is_relative=True)])
-    assert told not in page(limiters=[limiter_fact()])
+    text = "last value: varies with the publish rate"
+    assert text in page(limiters=[limiter_fact(is_relative=True)])
+    assert text not in page(limiters=[limiter_fact()])
 
 
 def test_what_was_refused_is_pain():
@@ -156,8 +156,8 @@ def test_a_run_that_is_cut_off_says_so():
 
 
 def test_beside_a_promise_that_was_kept_stands_what_would_not_be_seen():
-    told = "a shortfall of up to 1.1 % in ten seconds would not show"
-    assert told in page(entitlement=[entitlement_fact(-0.1)])
+    text = "a shortfall of up to 1.1 % in ten seconds would not show"
+    assert text in page(entitlement=[entitlement_fact(-0.1)])
     assert "would not show" not in page(entitlement=[entitlement_fact(0.5)])
     assert "would not show" not in page()
 
@@ -229,8 +229,8 @@ def test_evidence_has_one_place_and_all_of_it_folds():
 def test_headline_has_no_line_numbers_and_no_balances():
     doubt = doubt_fact(said="its bucket should hold -49.73")
     report = make_report(facts(doubts=[doubt]))
-    said = f"{report.headline} {report.sentence} {report.tenants[0].sentence}"
-    assert "contradict each other" in said
-    assert "-49.73" not in said
-    assert "a.jsonl" not in said
+    text = f"{report.headline} {report.sentence} {report.tenants[0].sentence}"
+    assert "contradict each other" in text
+    assert "-49.73" not in text
+    assert "a.jsonl" not in text
     assert "its bucket should hold -49.73" in render(report)

@@ -61,9 +61,9 @@ def test_changed_files_are_named(reported):
 def test_a_check_as_json_has_all_names_and_the_code(reported):
     log, _, verify = reported
     (log / "a.jsonl").write_bytes(b"other")
-    found = json.loads(verify("--json").stdout)
+    check = json.loads(verify("--json").stdout)
     names = {"same": ["b.jsonl.zst"], "changed": ["a.jsonl"], "gone": [], "newer": []}
-    assert found == {"proved": False, "exit_code": 3, **names}
+    assert check == {"proved": False, "exit_code": 3, **names}
     ended = verify("-q")
     assert (ended.exit_code, ended.stdout, ended.stderr) == (3, "", "")
 

@@ -63,9 +63,9 @@ def test_a_percentile_of_merged_histograms_is_that_of_all_samples_to_a_quarter(s
     parts = [[chance.lognormvariate(4, 2) for _ in range(chance.randrange(1, 900))] for _ in range(9)]
     everything = sorted(sample for part in parts for sample in part)
     truth = everything[max(0, -(-int(share * 1e6 * len(everything)) // 1_000_000) - 1)]
-    found = percentile_ms(added(map(histogram, parts)), share, max(everything))
-    assert found is not None
-    assert truth <= found <= max(1.25 * truth, truth + 1)
+    percentile = percentile_ms(added(map(histogram, parts)), share, max(everything))
+    assert percentile is not None
+    assert truth <= percentile <= max(1.25 * truth, truth + 1)
 
 
 def test_no_percentile_is_above_the_longest_delay():
@@ -116,7 +116,7 @@ def test_the_gap_is_what_the_worst_off_lacks_of_its_share():
     (limit,) = shared_limits([share_fact("a", 90.0, 50.0), share_fact("b", 10.0, 50.0)])
     assert limit.worst_off == "b"
     assert limit.gap == pytest.approx(0.8)
-    assert [one.member for one in limit.members] == ["b", "a"]
+    assert [member.member for member in limit.members] == ["b", "a"]
     assert limit.jain == pytest.approx(1 / (2 * (0.9**2 + 0.1**2)))
 
 
@@ -131,7 +131,7 @@ def test_a_limit_of_one_member_shares_nothing():
 
 
 def test_the_unfairest_limit_comes_first():
-    rows = [share_fact(one, 50.0, 50.0) for one in "ab"] + [
+    rows = [share_fact(member, 50.0, 50.0) for member in "ab"] + [
         share_fact("c", 1.0, 50.0, name="z"),
         share_fact("d", 99.0, 50.0, name="z"),
     ]

@@ -30,7 +30,7 @@ def test_setting_is_in_words_and_never_raw_json(text, words):
 
 
 @pytest.mark.parametrize(
-    ("what", "name", "words"),
+    ("kind", "name", "words"),
     [
         ("publish of topic_of_namespace", "acme/orders", "publish limit of each topic of namespace acme/orders"),
         ("publish topic", "t", "publish limit of topic t"),
@@ -40,5 +40,5 @@ def test_setting_is_in_words_and_never_raw_json(text, words):
         ("file", "", "configuration file"),
     ],
 )
-def test_change_names_its_subject(what, name, words):
-    assert subject(what, name) == words
+def test_change_names_its_subject(kind, name, words):
+    assert subject(kind, name) == words

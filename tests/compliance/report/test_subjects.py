@@ -21,13 +21,13 @@ def test_steps_are_as_fine_as_the_chart_can_hold():
 
 def test_the_gravest_limits_are_charted_first():
     rows = [limiter_fact(name=f"t{number:02}") for number in range(20)]
-    names = [one.name for one in charted(limiters(*rows, containment=[containment_fact(5.0, name="t19")]), [])]
+    names = [subject.name for subject in charted(limiters(*rows, containment=[containment_fact(5.0, name="t19")]), [])]
     assert names == ["t19", *(f"t{number:02}" for number in range(CHARTS - 1))]
 
 
 def test_the_gravest_of_each_level_is_charted_though_others_are_graver():
     rows = [*(limiter_fact(name=f"t{number:02}") for number in range(20)), limiter_fact(level="role", throttled_s=0.0)]
-    levels = [one.level for one in charted(limiters(*rows), [])]
+    levels = [subject.level for subject in charted(limiters(*rows), [])]
     assert levels == [*["topic"] * (CHARTS - 1), "role"]
 
 
@@ -49,8 +49,8 @@ def test_the_worst_moment_of_a_shortfall_is_its_own():
 def test_without_limits_the_busiest_topics_are_charted():
     topics = [topic_fact(topic=f"t{number}", passed_messages=number) for number in range(20)]
     subjects = charted(limiters(limiter_fact(was_limited=False)), topics)
-    assert [one.name for one in subjects] == [f"t{number}" for number in range(19, 19 - CHARTS, -1)]
-    assert {one.proxy_id for one in subjects} == {""}
+    assert [subject.name for subject in subjects] == [f"t{number}" for number in range(19, 19 - CHARTS, -1)]
+    assert {subject.proxy_id for subject in subjects} == {""}
 
 
 def test_limits_that_cannot_be_shared_or_held_none_are_left_out():
@@ -61,7 +61,7 @@ def test_limits_that_cannot_be_shared_or_held_none_are_left_out():
         limiter_fact(level="tenant", throttled_s=0.0),
         limiter_fact(level="topic", throttled_s=9.0),
     )
-    assert [one.level for one in shared_limits(rows)] == ["topic", "resource_group", "namespace"]
+    assert [limiter.level for limiter in shared_limits(rows)] == ["topic", "resource_group", "namespace"]
 
 
 def test_a_clock_that_was_decades_off_makes_no_chart_of_as_many_days():

@@ -41,7 +41,10 @@ def test_a_page_names_no_other_tenant():
     assert list(pages) == ["tenants/zeta.html", "tenants/acme.html"]
     assert "zeta" not in pages["tenants/acme.html"]
     assert "acme" not in pages["tenants/zeta.html"]
-    assert [(one.verdict, bool(one.rates)) for one in report.tenants] == [("violated", False), ("compliant", True)]
+    assert [(tenant.verdict, bool(tenant.rates)) for tenant in report.tenants] == [
+        ("violated", False),
+        ("compliant", True),
+    ]
 
 
 def test_the_picture_is_of_the_gravest_limit_close_up_where_it_was_broken():

@@ -34,8 +34,8 @@ def test_a_share_says_what_it_is_of_and_when_it_was_broken():
 
 def test_several_spells_are_summed_up_with_the_first_and_the_longest():
     later = BEGIN + timedelta(minutes=1)
-    said = broken_for(spells(14.0, times=3, longest=later, longest_s=9.0))
-    assert said == f"broken for 14 s in 3 spells, the first {AT}, the longest for 9 s at 2026-11-21 11:30:00 UTC"
+    text = broken_for(spells(14.0, times=3, longest=later, longest_s=9.0))
+    assert text == f"broken for 14 s in 3 spells, the first {AT}, the longest for 9 s at 2026-11-21 11:30:00 UTC"
 
 
 def test_what_falls_short_only_in_sum_is_said_so():

@@ -19,11 +19,11 @@ class Recount:
 
     def _count(self, name, number, line):
         try:
-            said = json.loads(line)
+            record = json.loads(line)
         except ValueError:
             self.malformed.add((name, number))
             return
-        key = said["proxy_id"], said["boot_id"], said["seq"]
+        key = record["proxy_id"], record["boot_id"], record["seq"]
         self.doubled += key in self.keys
         self.keys.add(key)
 

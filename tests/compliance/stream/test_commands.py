@@ -7,16 +7,16 @@ from compliance.commands import _absolute
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--spark", "x"], "sluice compliance run: --spark x: must be KEY=VALUE\n"),
         (["--source", "tape"], "sluice compliance run: --source tape: must be one of files, kafka, pulsar\n"),
     ],
 )
-def test_a_wrong_option_is_one_line_and_no_traceback(tmp_path, words, said):
+def test_a_wrong_option_is_one_line_and_no_traceback(tmp_path, words, message):
     command = [sys.executable, "-m", "sluice", "compliance", "run", "--out", str(tmp_path / "out"), *words]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", said)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", message)
 
 
 def test_folders_are_made_absolute_and_uris_are_left_alone(tmp_path, monkeypatch):

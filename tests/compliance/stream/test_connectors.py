@@ -91,6 +91,6 @@ def test_a_lake_has_each_line_once(tmp_path, kind):
         run_job(
             "--access-log", tmp_path / "log", "--out", out, "--sink", kind, *more, *spark_options(settings), **spark
         )
-    said = run_python("-c", _READ, json.dumps(settings), table, kind, **spark)
-    [found] = (line.removeprefix("ROWS ") for line in said.splitlines() if line.startswith("ROWS "))
-    assert json.loads(found) == list(range(60))
+    output = run_python("-c", _READ, json.dumps(settings), table, kind, **spark)
+    [rows] = (line.removeprefix("ROWS ") for line in output.splitlines() if line.startswith("ROWS "))
+    assert json.loads(rows) == list(range(60))

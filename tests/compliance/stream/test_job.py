@@ -22,9 +22,9 @@ def job_of(tmp_path, **more):
 
 def run_once(spark, job):
     """Runs the job; returns the number of lines after each batch and at the end."""
-    told: list[Summary] = []
-    JobRun(spark, job, told.append).once()
-    return [summary.lines for summary in told]
+    summaries: list[Summary] = []
+    JobRun(spark, job, summaries.append).once()
+    return [summary.lines for summary in summaries]
 
 
 def test_files_are_read_once_in_whatever_order_they_come(spark, tmp_path):
@@ -52,8 +52,8 @@ def test_batches_are_of_a_size(spark, tmp_path):
 def test_following_takes_in_files_as_they_come(spark, tmp_path):
     """The log is empty at first."""
     (tmp_path / "log").mkdir()
-    told: list[Summary] = []
-    run = JobRun(spark, job_of(tmp_path, with_usage=True), told.append)
+    summaries: list[Summary] = []
+    run = JobRun(spark, job_of(tmp_path, with_usage=True), summaries.append)
     query = run.start(follow=True)
     assert query is not None
     try:
@@ -63,7 +63,7 @@ def test_following_takes_in_files_as_they_come(spark, tmp_path):
             query.processAllAvailable()
     finally:
         query.stop()
-    assert sorted({summary.lines for summary in told}) == [0, 15, 36]
+    assert sorted({summary.lines for summary in summaries}) == [0, 15, 36]
     assert_all_there(spark, tmp_path / "out", tmp_path / "log")
 
 

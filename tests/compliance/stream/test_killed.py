@@ -32,11 +32,11 @@ def test_every_line_is_there_after_java_and_driver_are_killed(spark, tmp_path):
         "when a day is being compacted": (lambda: any(out.glob("_work/compact/day=*/rows")), "driver"),
     }
     for is_time, victim in moments.values():
-        (said, troubles), code = killed_when(is_time, start(out, "--once", "--access-log", folder), victim=victim)
+        (output, troubles), code = killed_when(is_time, start(out, "--once", "--access-log", folder), victim=victim)
         assert code == (1 if victim == "java" else -signal.SIGKILL)
         if victim == "java":
             assert (troubles.count("\n"), "run it again" in troubles) == (1, True), troubles
-        assert said == ""
+        assert output == ""
     job = Job(Source("files", str(folder)), Sink(), str(out))
     for _ in range(2):
         JobRun(spark, job, lambda _: None).once()

@@ -37,9 +37,9 @@ def test_table_has_each_line_once_whenever_it_is_updated(spark, tmp_path):
         for _ in range(2):
             publish(spark, job, load(JobPlaces(job.out)), lake)
     assert lake.commits == 3
-    found = lake.read()
-    assert keys_of(found) == [("p", "boot-1", seq) for seq in range(60)]
-    assert {row.name for row in found.select("name").distinct().collect()} == {"a", "b", "c"}
+    rows = lake.read()
+    assert keys_of(rows) == [("p", "boot-1", seq) for seq in range(60)]
+    assert {row.name for row in rows.select("name").distinct().collect()} == {"a", "b", "c"}
 
 
 def test_a_connector_that_is_not_there_is_named_with_the_remedy(spark, tmp_path):

@@ -105,11 +105,9 @@ def test_files_with_numbers_in_common_are_named_and_no_others():
 
 def test_a_run_whose_clock_was_far_ahead_hides_not_the_live_one():
     now = BEGIN + timedelta(minutes=1)
-    found = runs_of(
-        ended("a", 5, boot_id="boot-0", begin=BEGIN + timedelta(days=3)), planted("a", 10), planted("b", 30)
-    )
-    assert complete_up_to(found, now) == BEGIN_US + 10_000_000
-    assert complete_up_to(found, now + timedelta(days=3)) == BEGIN_US + 30_000_000
+    runs = runs_of(ended("a", 5, boot_id="boot-0", begin=BEGIN + timedelta(days=3)), planted("a", 10), planted("b", 30))
+    assert complete_up_to(runs, now) == BEGIN_US + 10_000_000
+    assert complete_up_to(runs, now + timedelta(days=3)) == BEGIN_US + 30_000_000
 
 
 @pytest.mark.parametrize(("day", "is_over"), [("2026-11-20", True), ("2026-11-21", False), ("9999-12-31", False)])
@@ -145,15 +143,15 @@ def silent(proxy_id):
 def test_the_last_moment_of_9999_is_a_time_like_others():
     log = planted("a", begin=datetime(9999, 12, 31, 23, 59, 58, tzinfo=UTC))
     log.beat()
-    told = summary({"9999-12-31": day_of(log)}, BEGIN)
-    assert told.runs[0].last == "9999-12-31T23:59:59.000000Z"
+    day_summary = summary({"9999-12-31": day_of(log)}, BEGIN)
+    assert day_summary.runs[0].last == "9999-12-31T23:59:59.000000Z"
 
 
 def test_tables_of_runs_and_gaps_have_what_is_missing():
     log, other = planted("a", 3), silent("b")
     del log.lines[2]
     runs = runs_of(log, other)
-    table = run_table(runs, {run: told.missing for run, told in runs.items()})
+    table = run_table(runs, {run: span.missing for run, span in runs.items()})
     assert [(row["proxy_id"], row["there"], row["missing"]) for row in table.to_pylist()] == [("a", 8, 1), ("b", 1, 0)]
     assert [tuple(row.values()) for row in gap_table(runs).to_pylist()] == [("a", "boot-1", 1, 1)]
     assert (run_table({}, {}).schema, gap_table({}).schema) == (RUNS, GAPS)
@@ -162,11 +160,17 @@ def test_tables_of_runs_and_gaps_have_what_is_missing():
 def test_summary_counts_each_line_once_and_names_first_gaps():
     log = planted("a", 100)
     day = day_of(log, lambda seq: seq % 2 == 1) + day_of(log, lambda seq: seq < 3) + DayFacts(malformed=7)
-    told = summary({"2026-11-21": day}, BEGIN + timedelta(minutes=5))
+    day_summary = summary({"2026-11-21": day}, BEGIN + timedelta(minutes=5))
     # Lines 0 to 2 and all odd ones.
-    assert (told.lines, told.rows, told.malformed, told.duplicates, told.missing) == (160, 152, 7, 1, 148)
-    assert (len(told.gaps), told.gaps[0].after_seq, told.gaps[0].missing) == (MOST_GAPS, 3, 1)
-    assert (told.days, told.complete_up_to) == (["2026-11-21"], "2026-11-21T11:30:40.000000Z")
+    assert (
+        day_summary.lines,
+        day_summary.rows,
+        day_summary.malformed,
+        day_summary.duplicates,
+        day_summary.missing,
+    ) == (160, 152, 7, 1, 148)
+    assert (len(day_summary.gaps), day_summary.gaps[0].after_seq, day_summary.gaps[0].missing) == (MOST_GAPS, 3, 1)
+    assert (day_summary.days, day_summary.complete_up_to) == (["2026-11-21"], "2026-11-21T11:30:40.000000Z")
 
 
 def test_facts_of_many_files_are_joined():

@@ -38,12 +38,12 @@ def over_midnight():
 
 def test_a_file_becomes_one_of_its_name_for_each_day(tmp_path, read):
     lines = over_midnight().encoded()
-    told = read("a b.jsonl", *lines[:2], b"torn", *lines[2:])
-    assert [(day, facts.rows, facts.malformed) for day, facts in told.days.items()] == [
+    file_facts = read("a b.jsonl", *lines[:2], b"torn", *lines[2:])
+    assert [(day, facts.rows, facts.malformed) for day, facts in file_facts.days.items()] == [
         ("2026-11-21", 6, 1),
         ("2026-11-22", 6, 0),
     ]
-    first, second = (table(tmp_path, "rows", day, "a~20b") for day in told.days)
+    first, second = (table(tmp_path, "rows", day, "a~20b") for day in file_facts.days)
     assert [(row["file"], row["line"], row["seq"]) for row in first] == [
         ("a b.jsonl", line, seq) for line, seq in ((1, 0), (2, 1), (4, 2), (5, 3), (6, 4), (7, 5))
     ]
@@ -51,7 +51,7 @@ def test_a_file_becomes_one_of_its_name_for_each_day(tmp_path, read):
     (torn,) = table(tmp_path, "malformed", "2026-11-21", "a~20b")
     assert (torn["file"], torn["line"], torn["text"]) == ("a b.jsonl", 3, "torn")
     facts = msgspec.json.decode((tmp_path / "out/_work/files/a~20b.json").read_bytes(), type=FileFacts)
-    assert facts == told
+    assert facts == file_facts
 
 
 def test_a_file_that_is_read_again_gives_the_same(tmp_path, read):
@@ -76,8 +76,8 @@ def test_the_size_of_blocks_changes_nothing(tmp_path, read, monkeypatch, size):
 def test_a_last_line_without_an_end_is_a_line(tmp_path, read):
     write_file(tmp_path / "log", "a.jsonl", [])
     (tmp_path / "log/a.jsonl").write_bytes(b"\n".join(planted("a", 1).encoded()))
-    told = read_log_file(f"{tmp_path}/log/a.jsonl", f"{tmp_path}/out")
-    assert [facts.rows for facts in told.days.values()] == [3]
+    file_facts = read_log_file(f"{tmp_path}/log/a.jsonl", f"{tmp_path}/out")
+    assert [facts.rows for facts in file_facts.days.values()] == [3]
 
 
 def test_a_packed_file_has_the_rows_of_the_plain_one(tmp_path, read):
@@ -86,8 +86,8 @@ def test_a_packed_file_has_the_rows_of_the_plain_one(tmp_path, read):
     packed = tmp_path / "log/packed.jsonl.zst"
     with pa.CompressedOutputStream(str(packed), "zstd") as stream:
         stream.write(b"\n".join(lines) + b"\n")
-    told = read_log_file(str(packed), f"{tmp_path}/out")
-    assert (told.name, told.file, told.days) == ("packed", "packed.jsonl.zst", plain.days)
+    file_facts = read_log_file(str(packed), f"{tmp_path}/out")
+    assert (file_facts.name, file_facts.file, file_facts.days) == ("packed", "packed.jsonl.zst", plain.days)
 
 
 @pytest.mark.parametrize("cut", [1, 5, 40, 4000])
@@ -102,23 +102,23 @@ def test_a_packed_file_that_is_cut_off_has_the_lines_before_it(read, tmp_path, c
     for frame in frames:
         whole += len(frame) <= left
         left -= len(frame)
-    (told,) = read_log_file(str(packed), f"{tmp_path}/out").days.values()
-    assert 90 * whole <= told.rows < 90 * whole + 90
+    (facts,) = read_log_file(str(packed), f"{tmp_path}/out").days.values()
+    assert 90 * whole <= facts.rows < 90 * whole + 90
     *torn, last = table(tmp_path, "malformed", "2026-11-21", "packed")
     assert last["reason"].startswith("the file is cut off or damaged: ")
-    assert last["line"] == told.rows + len(torn) + 1
-    assert told.malformed == len(torn) + 1 <= 2
+    assert last["line"] == facts.rows + len(torn) + 1
+    assert facts.malformed == len(torn) + 1 <= 2
 
 
 def test_a_packed_file_that_is_none_is_malformed(tmp_path):
     (tmp_path / "a.jsonl.zst").write_bytes(b"not packed at all")
-    (told,) = read_log_file(f"{tmp_path}/a.jsonl.zst", f"{tmp_path}/out").days.values()
-    assert (told.rows, told.malformed) == (0, 1)
+    (facts,) = read_log_file(f"{tmp_path}/a.jsonl.zst", f"{tmp_path}/out").days.values()
+    assert (facts.rows, facts.malformed) == (0, 1)
 
 
 def test_file_without_a_record_has_a_day_and_an_empty_one_none(read, tmp_path):
-    told = read("torn.jsonl", b"torn")
-    assert told.days == {NO_DAY: DayFacts(malformed=1)}
+    file_facts = read("torn.jsonl", b"torn")
+    assert file_facts.days == {NO_DAY: DayFacts(malformed=1)}
     assert read("empty.jsonl").days == {}
     assert (tmp_path / "out/_work/files/empty.json").exists()
 

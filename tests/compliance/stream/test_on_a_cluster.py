@@ -67,9 +67,9 @@ def submit(tmp_path, home, wheel):
 
 
 def said_by(driver):
-    said, troubles = driver.communicate(timeout=400)
+    output, troubles = driver.communicate(timeout=400)
     assert driver.returncode == 0, troubles[-3000:]
-    return said
+    return output
 
 
 def working_executors(folder):

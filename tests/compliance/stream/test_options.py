@@ -14,7 +14,7 @@ def test_what_is_no_pair_is_named(text):
 
 
 @pytest.mark.parametrize(
-    ("source", "sink", "said"),
+    ("source", "sink", "message"),
     [
         (Source("tape", "log"), Sink(), "--source tape: must be one of files, kafka, pulsar"),
         (Source("files", "log"), Sink("csv"), "--sink csv: must be one of parquet, delta, iceberg"),
@@ -26,8 +26,8 @@ def test_what_is_no_pair_is_named(text):
         (Source("pulsar", options={"a": "b"}), Sink(), r"--source pulsar: .* --source-option admin\.url="),
     ],
 )
-def test_parts_that_do_not_fit_are_named_with_the_remedy(source, sink, said):
-    with pytest.raises(JobError, match=said):
+def test_parts_that_do_not_fit_are_named_with_the_remedy(source, sink, message):
+    with pytest.raises(JobError, match=message):
         checked(Job(source, sink, "out"))
 
 

@@ -8,9 +8,9 @@ from compliance.stream.run import Progress
 
 
 def summary(**more):
-    said: dict[str, Any] = {"complete_up_to": "2026-11-21T11:30:00Z", "lines": 12345, "rows": 12000}
-    said |= dict.fromkeys(("malformed", "duplicates", "missing", "losses", "lost"), 0)
-    return Summary(**(said | {"days": [], "gaps": [], "runs": []} | more))
+    values: dict[str, Any] = {"complete_up_to": "2026-11-21T11:30:00Z", "lines": 12345, "rows": 12000}
+    values |= dict.fromkeys(("malformed", "duplicates", "missing", "losses", "lost"), 0)
+    return Summary(**(values | {"days": [], "gaps": [], "runs": []} | more))
 
 
 def test_the_last_words_say_how_much_and_how_far():
@@ -22,15 +22,15 @@ def test_the_last_words_say_how_much_and_how_far():
 def test_the_last_object_is_the_summary_and_its_place():
     shown = Progress(Console(file=io.StringIO()))
     shown.on_summary(summary())
-    found = shown.last_object("out")
-    assert (found["summary_file"], found["lines"], found["gaps"]) == ("out/summary.json", 12345, [])
+    last_object = shown.last_object("out")
+    assert (last_object["summary_file"], last_object["lines"], last_object["gaps"]) == ("out/summary.json", 12345, [])
 
 
 def test_troubles_are_counted_and_absent_ones_are_not_named():
     shown = Progress(Console(file=io.StringIO()))
     shown.on_summary(summary(malformed=3, missing=5, losses=1, lost=4, complete_up_to=None))
-    told = "12,345 lines, 3 malformed, 5 missing, 4 declared lost; complete up to no heartbeat yet"
-    assert shown.last_words("out").startswith(told)
+    words = "12,345 lines, 3 malformed, 5 missing, 4 declared lost; complete up to no heartbeat yet"
+    assert shown.last_words("out").startswith(words)
 
 
 class FakeSpark:

@@ -17,10 +17,10 @@ def job(tmp_path):
 
 def said(job, capsys):
     assert run_with_progress(job, follow=False, settings={}) == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    return told.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
 
 
 def test_a_missing_folder_is_named(tmp_path, capsys):
@@ -40,9 +40,9 @@ def test_a_folder_that_spark_would_take_for_a_pattern_is_refused(tmp_path, capsy
 
 @pytest.mark.parametrize("out", ["log", "log/out", "log/../log/rows"])
 def test_an_out_in_the_log_is_refused_and_not_made(tmp_path, job, capsys, out):
-    told = said(replace(job, out=f"{tmp_path}/{out}"), capsys)
-    assert f"--out {tmp_path}/{out}: lies in --access-log {tmp_path}/log, where only files" in told
-    assert "give a folder outside of it" in told
+    message = said(replace(job, out=f"{tmp_path}/{out}"), capsys)
+    assert f"--out {tmp_path}/{out}: lies in --access-log {tmp_path}/log, where only files" in message
+    assert "give a folder outside of it" in message
     assert list((tmp_path / "log").iterdir()) == []
 
 
@@ -87,7 +87,7 @@ def test_a_disk_that_is_full_is_named_with_the_remedy(job, capsys, monkeypatch, 
     parts = (error.errno, error.strerror, error.filename) if isinstance(error, OSError) else (str(error),)
     monkeypatch.setattr("compliance.stream.run.spark_session", lambda *_, **__: contextlib.nullcontext())
     monkeypatch.setattr("compliance.stream.run.JobRun", fails)
-    told = said(job, capsys)
-    assert told.startswith(f"sluice compliance run: --out {job.out}: ")
-    assert "No space left on device" in told
-    assert told.endswith("; make room there, then run it again: it goes on where it was\n")
+    message = said(job, capsys)
+    assert message.startswith(f"sluice compliance run: --out {job.out}: ")
+    assert "No space left on device" in message
+    assert message.endswith("; make room there, then run it again: it goes on where it was\n")

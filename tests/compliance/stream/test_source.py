@@ -37,9 +37,9 @@ def finder(tmp_path, batch_bytes=2**40):
 
 def orders(tmp_path):
     """The files of each task, by batch."""
-    found = [file.read_bytes().splitlines() for file in sorted((tmp_path / "out/_work/orders").glob("0*-*.txt"))]
-    told = [[msgspec.json.decode(line, type=ReadOrder).places for line in batch] for batch in found]
-    return [[[place.rpartition("/")[2][0] for place in task] for task in batch] for batch in told]
+    batches = [file.read_bytes().splitlines() for file in sorted((tmp_path / "out/_work/orders").glob("0*-*.txt"))]
+    places = [[msgspec.json.decode(line, type=ReadOrder).places for line in batch] for batch in batches]
+    return [[[place.rpartition("/")[2][0] for place in task] for task in batch] for batch in places]
 
 
 def sized(tmp_path, **sizes):
@@ -93,8 +93,8 @@ def test_a_notebook_reads_a_folder_as_rows(spark, tmp_path):
     write_file(tmp_path / "log", "b c.jsonl", planted("b", 2).encoded())
     spark.dataSource.register(SluiceLog)
     rows = spark.read.format("sluice").load(f"{tmp_path}/log")
-    found = rows.where("kind = 'limit'").select("file", "line", "seq", "passed_messages").collect()
-    assert sorted(map(tuple, found)) == [
+    limits = rows.where("kind = 'limit'").select("file", "line", "seq", "passed_messages").collect()
+    assert sorted(map(tuple, limits)) == [
         *(("a.jsonl", 3 * second + 2, 3 * second + 1, 100 + 10 * (second == 0)) for second in range(3)),
         *(("b c.jsonl", 3 * second + 2, 3 * second + 1, 100 + 10 * (second == 0)) for second in range(2)),
     ]
@@ -114,10 +114,10 @@ def read(tmp_path, *given, task="0-0") -> list[FileFacts]:
 def test_a_task_writes_a_range_of_each_partition(tmp_path):
     lines = planted("a", 2).encoded()
     of_zero = [(line, "t/0", 40 + at) for at, line in enumerate(lines)]
-    told = read(
+    files = read(
         tmp_path, messages(*of_zero[:2], (b"torn", "t/1", 7)), messages(*of_zero[2:], (b"a\nb", "t/1", 8)), messages()
     )
-    assert [(one.name, one.file) for one in told] == [("t-0-40-45", "t/0"), ("t-1-7-8", "t/1")]
+    assert [(file.name, file.file) for file in files] == [("t-0-40-45", "t/0"), ("t-1-7-8", "t/1")]
     ledger = load(JobPlaces(f"{tmp_path}/out"))
     assert set(ledger.files) == {"t-0-40-45", "t-1-7-8"}
     assert sum(facts.rows for facts in ledger.totals.values()) == 6
@@ -131,8 +131,8 @@ def test_a_batch_that_is_done_again_writes_the_same(tmp_path):
 
 
 def test_messages_without_numbers_are_named_by_their_task(tmp_path):
-    (told,) = read(tmp_path, messages((b"torn", "persistent://t/n/x", None)), task="3-1")
-    assert told.name == "persistent~3a--t-n-x-3-1"
+    (file,) = read(tmp_path, messages((b"torn", "persistent://t/n/x", None)), task="3-1")
+    assert file.name == "persistent~3a--t-n-x-3-1"
 
 
 class FakeSpark:
@@ -173,10 +173,10 @@ class FakeSpark:
 def test_options_reach_the_connector_as_they_are_and_its_messages_become_lines(spark, kind, schema, row, expected):
     fake: Any = FakeSpark(spark.createDataFrame([row], schema))
     job = Job(Source(kind, options=KAFKA), Sink(), "out")
-    found = stream_of(fake, job)
+    frame = stream_of(fake, job)
     assert fake.said == {"format": kind, **bounded(job)}
-    assert found.columns == ["value", "file", "line"]
-    assert [tuple(one) for one in found.collect()] == [expected]
+    assert frame.columns == ["value", "file", "line"]
+    assert [tuple(line) for line in frame.collect()] == [expected]
 
 
 @pytest.mark.spark
@@ -189,8 +189,8 @@ def test_a_batch_of_a_topic_is_written_by_its_tasks(spark, tmp_path):
         spark.sparkContext.parallelize(parts, 2).flatMap(list), "value binary, file string, line long"
     )
     for _ in range(2):
-        told = module.facts_in(batch, job, 0)
-        assert sorted(one.name for one in told) == ["t-0-0-58", "t-1-1-59"]
+        files = module.facts_in(batch, job, 0)
+        assert sorted(file.name for file in files) == ["t-0-0-58", "t-1-1-59"]
     assert read_tables(spark, job.out).rows.frame.count() == 60
 
 

@@ -58,14 +58,14 @@ def test_following_run_ends_in_order_amid_a_batch_and_at_rest(spark, tmp_path, l
     out = tmp_path / "out"
     assert run_here((out / "_work/checkpoint/offsets/1").exists, follow=True)[::2] == (0, "")
     assert 1500 <= lines_in(out) < 6000
-    code, said, troubles = run_here(lambda: lines_in(out) == 6000, follow=True)
-    assert (code, "6,000 lines" in said, troubles) == (0, True, "")
+    code, output, troubles = run_here(lambda: lines_in(out) == 6000, follow=True)
+    assert (code, "6,000 lines" in output, troubles) == (0, True, "")
     assert_all_there(spark, out, log)
 
 
 def test_a_run_that_does_not_follow_says_that_it_was_ended_before_its_time(tmp_path, run_here):
     out = tmp_path / "out"
-    code, said, troubles = run_here((out / "_work/checkpoint/offsets/0").exists, follow=False)
-    assert (code, said) == (1, "")
+    code, output, troubles = run_here((out / "_work/checkpoint/offsets/0").exists, follow=False)
+    assert (code, output) == (1, "")
     assert "ended by a signal before all was read; run it again" in troubles
     assert lines_in(out) < 6000

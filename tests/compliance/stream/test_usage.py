@@ -46,18 +46,18 @@ def recounted(lines, table):
         window[2] = max(window[2], line.delay_max_ms)
         length = max(len(window[3]), len(line.delay_hist))
         both = [[*counts, *[0] * (length - len(counts))] for counts in (window[3], line.delay_hist)]
-        window[3] = [one + other for one, other in zip(*both, strict=True)]
+        window[3] = [count + other for count, other in zip(*both, strict=True)]
     return dict(windows)
 
 
 def kept(spark, out, table):
     rows = spark.read.parquet(f"{out}/{table}").withColumn("start_s", F.unix_seconds("start")).collect()
-    found = {
+    windows = {
         (row.start_s, row.topic, row.direction): [row.lines, row.passed_messages, row.delay_max_ms, row.delay_hist]
         for row in rows
     }
-    assert len(found) == len(rows)
-    return found
+    assert len(windows) == len(rows)
+    return windows
 
 
 def job(tmp_path):
