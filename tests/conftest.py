@@ -29,8 +29,8 @@ def _prometheus() -> str | None:
 def _compiler() -> str | None:
     java = find_java()
     if java is not None:
-        told = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
-        if "jdk.compiler@" in told.stdout:
+        done = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=False)
+        if "jdk.compiler@" in done.stdout:
             return None
     return f"install a JDK {OLDEST_JAVA} or newer (Debian: apt-get install default-jdk-headless)"
 
@@ -125,9 +125,9 @@ def pytest_make_collect_report(
     report = yield
     workerinput: dict[str, Any] = getattr(collector.config, "workerinput", {})
     if workerinput and isinstance(collector, pytest.Directory):
-        found = list(report.result or ())
-        first = len(found) * int(workerinput["workerid"].removeprefix("gw")) // workerinput["workercount"]
-        report.result = found[first:] + found[:first]
+        nodes = list(report.result or ())
+        first = len(nodes) * int(workerinput["workerid"].removeprefix("gw")) // workerinput["workercount"]
+        report.result = nodes[first:] + nodes[:first]
     return report
 
 
@@ -140,11 +140,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if _is_whole(item.path):
             item.add_marker(pytest.mark.whole)
-    for marker, (what, remedy_for) in NEEDS.items():
+    for marker, (need, remedy_for) in NEEDS.items():
         marked = [item for item in items if item.get_closest_marker(marker)]
         remedy = remedy_for() if marked else None
         for item in marked if remedy else []:
-            item.add_marker(pytest.mark.skip(reason=f"no {what.removeprefix('a ')} here: {remedy}"))
+            item.add_marker(pytest.mark.skip(reason=f"no {need.removeprefix('a ')} here: {remedy}"))
     if hasattr(config, "workerinput"):
         _share_out(items)
 
@@ -250,10 +250,10 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, None, None]
 @cache
 def fields_of_events() -> dict[str, set[str]]:
     """Return the fields of each event of the operator's log, as docs/log.md has them."""
-    found: dict[str, set[str]] = {}
+    fields: dict[str, set[str]] = {}
     for event in (event for of_section in events().values() for event in of_section):
-        found.setdefault(event.name, set()).update(event.fields)
-    return found
+        fields.setdefault(event.name, set()).update(event.fields)
+    return fields
 
 
 @pytest.fixture(autouse=True)

@@ -35,9 +35,9 @@ def test_runs_try_the_same_examples_and_fuzz_others(tmp_path: Path) -> None:
         started[name] = subprocess.Popen(command, cwd=folder, env=kept | env, stdout=subprocess.PIPE, text=True)
     tried = {}
     for name, run in started.items():
-        said, _ = run.communicate(timeout=60)
-        assert run.returncode == 0, said
-        tried[name] = [line for line in said.splitlines() if "[" in line]
+        output, _ = run.communicate(timeout=60)
+        assert run.returncode == 0, output
+        tried[name] = [line for line in output.splitlines() if "[" in line]
     same, others = tried["same"], tried["fuzz"]
     assert tried["in CI"] == same != []
     assert len(others) == 1000

@@ -117,8 +117,8 @@ def with_tag(path, tag, changed=""):
 @pytest.mark.parametrize("engine", ["docker", "buildah"])
 def test_images_of_a_release_have_its_tag_and_their_own_base(tmp_path, engine):
     path = with_tag(programs(tmp_path / "bin", engine), "v1.2.3")
-    code, said, calls = run_tool(tmp_path, path, "tools/images", "--release")
-    assert code == 0, said
+    code, errors, calls = run_tool(tmp_path, path, "tools/images", "--release")
+    assert code == 0, errors
     assert [call.rpartition("--tag ")[2].split()[0] for call in calls] == ["sluice:1.2.3", "sluice-compliance:1.2.3"]
     assert all(call.startswith(f"{engine} build --pull --build-arg VERSION=1.2.3 --tag ") for call in calls)
 
@@ -129,17 +129,17 @@ def test_images_of_a_release_have_its_tag_and_their_own_base(tmp_path, engine):
 )
 def test_release_of_a_commit_without_a_version_is_refused(tmp_path, tag, words):
     path = with_tag(programs(tmp_path / "bin", "docker", "python3.11"), tag)
-    code, said, calls = run_tool(tmp_path, path, words[0], *(words[1:] or ["--release"]))
+    code, errors, calls = run_tool(tmp_path, path, words[0], *(words[1:] or ["--release"]))
     assert code == 1
-    assert said == f"{words[0]}: this commit has {tag or 'no tag'}, and not the one of a version: tag it v1.2.3\n"
+    assert errors == f"{words[0]}: this commit has {tag or 'no tag'}, and not the one of a version: tag it v1.2.3\n"
     assert [call for call in calls if call.startswith("docker")] == []
 
 
 def test_images_of_a_release_have_no_file_that_is_not_committed(tmp_path):
     path = with_tag(programs(tmp_path / "bin", "docker"), "v1.2.3", "?? sluice/new.py")
-    code, said, calls = run_tool(tmp_path, path, "tools/images", "--release")
+    code, errors, calls = run_tool(tmp_path, path, "tools/images", "--release")
     assert (code, calls) == (1, [])
-    assert said == "tools/images: there are changes that are not committed: commit or stash them\n"
+    assert errors == "tools/images: there are changes that are not committed: commit or stash them\n"
 
 
 def test_images_have_the_version_that_they_are_given(tmp_path):
@@ -172,7 +172,7 @@ def test_page_names_debian_packages_of_the_day_of_a_build():
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "problem"),
     [
         (
             [],
@@ -185,10 +185,10 @@ def test_page_names_debian_packages_of_the_day_of_a_build():
         ([w for v in ("3.11", "3.12", "3.13") for w in ("--without-python", v)], "every Python is left out"),
     ],
 )
-def test_release_leaves_out_no_python_that_is_not_named(tmp_path, words, said):
+def test_release_leaves_out_no_python_that_is_not_named(tmp_path, words, problem):
     code, errors, calls = run_tool(tmp_path, programs(tmp_path / "bin", "python3.11"), "tools/release", *words)
     assert code == 1
-    assert errors.splitlines()[-1].startswith(f"tools/release: {said}")
+    assert errors.splitlines()[-1].startswith(f"tools/release: {problem}")
     assert {call.split()[0] for call in calls} <= {"python3.11"}
 
 

@@ -105,11 +105,11 @@ def test_the_image_holds_the_packages_of_the_wheel_only():
 def test_it_has_what_was_compiled_where_there_is_a_compiler(environment):
     assert run(environment, "version").endswith("(interpreted)\n" if missing_compiler() else "(compiled)\n")
     names = [name.replace("/", ".") for name in COMPILED]
-    told = f"import {', '.join(names)}; print({', '.join(f'{name}.__file__' for name in names)}, sep='\\n')"
-    where = [environment / "bin" / "python", "-c", told]
-    found = subprocess.run(where, cwd=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert all(Path(file).is_relative_to(environment) for file in found)
-    assert {Path(file).suffix for file in found} == {".py" if missing_compiler() else ".so"}
+    program = f"import {', '.join(names)}; print({', '.join(f'{name}.__file__' for name in names)}, sep='\\n')"
+    where = [environment / "bin" / "python", "-c", program]
+    files = subprocess.run(where, cwd=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert all(Path(file).is_relative_to(environment) for file in files)
+    assert {Path(file).suffix for file in files} == {".py" if missing_compiler() else ".so"}
 
 
 def test_it_reads_a_configuration(environment):
@@ -123,7 +123,7 @@ def test_version_is_that_of_the_tag(tmp_path):
     for file in BUILD:
         shutil.copy(ROOT / file, tmp_path)
     env = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SETUPTOOLS_SCM_"))}
-    env |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    env |= {f"GIT_{role}_{field}": "a@b" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
 
     def version(**pretended):
         command = [sys.executable, "-m", "hatchling", "version"]

@@ -79,9 +79,9 @@ NOTHING = Scrape({}, {})
 
 
 def test_values_are_summed_over_labels_and_timers_kept_by_bound():
-    found = parsed(TEXT)
-    assert found.values["sluice_held_bytes"] == 7
-    assert found.timers == {0.001: 90, 0.005: 99, math.inf: 100}
+    metrics = parsed(TEXT)
+    assert metrics.values["sluice_held_bytes"] == 7
+    assert metrics.timers == {0.001: 90, 0.005: 99, math.inf: 100}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,6 @@ def test_only_what_fired_between_two_readings_counts():
 
 
 def test_sluice_tells_what_is_asked_for(stage):
-    found = scrape(stage.peers[SLUICE].spare_port)
-    assert found.values["sluice_hold_budget_used_bytes"] == 0
-    assert math.inf in found.timers
+    metrics = scrape(stage.peers[SLUICE].spare_port)
+    assert metrics.values["sluice_hold_budget_used_bytes"] == 0
+    assert math.inf in metrics.timers

@@ -7,11 +7,11 @@ from bench.process_sharing import soonest
 
 def looks(*rates, each_s=0.05):
     """Looks at two connections that together pass `rates`, each for `each_s`."""
-    found, passed = [(7.0, [0, 0])], 0.0
+    readings, passed = [(7.0, [0, 0])], 0.0
     for number, rate in enumerate(rates, 1):
         passed += rate * each_s / 2
-        found.append((7.0 + number * each_s, [round(passed)] * 2))
-    return found
+        readings.append((7.0 + number * each_s, [round(passed)] * 2))
+    return readings
 
 
 def test_a_rate_is_there_when_a_whole_window_has_it():

@@ -72,16 +72,18 @@ def test_the_receiving_end_may_be_above_the_line_by_the_slack_alone(excess: floa
 
 
 @pytest.mark.parametrize(
-    ("latency_ms", "pause_ms", "told"),
+    ("latency_ms", "pause_ms", "remark"),
     [(3.0, 50.0, ""), (80.0, 5.0, "stood still for 80 ms"), (3.0, 90.0, "for 90 ms")],
 )
-def test_above_the_line_it_is_told_when_the_machine_stood_still(latency_ms: float, pause_ms: float, told: str) -> None:
+def test_above_the_line_it_is_told_when_the_machine_stood_still(
+    latency_ms: float, pause_ms: float, remark: str
+) -> None:
     counts = with_topic(STEADY, receipt_latency_ms={"p50": 1.0, "p99": 2.0, "max": latency_ms})
     counts |= {**with_limit(max_excess_messages=99.0), "topics": counts["topics"], "longest_pause_ms": pause_ms}
     (check, *_) = all_checks(counts, USAGE)
     assert not check.holds
-    assert ("stood still" in check.detail) == bool(told)
-    assert told in check.detail
+    assert ("stood still" in check.detail) == bool(remark)
+    assert remark in check.detail
 
 
 @pytest.mark.parametrize(("share", "loaded_s", "fails"), [(0.97, 30, 0), (0.969, 30, 1), (None, 0, 1), (1.0, 0.9, 1)])

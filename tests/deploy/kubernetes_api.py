@@ -51,9 +51,9 @@ class KubernetesApi:
                     self.close_connection = True
                     return
                 name = asked.path.rpartition("/")[2]
-                found = next((pod for pod in api.pods if pod["metadata"]["name"] == name), None)
+                named_pod = next((pod for pod in api.pods if pod["metadata"]["name"] == name), None)
                 pods = api.pods[:1] if "fieldSelector=" in asked.query else api.pods[1:]
-                self.say(found or {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": pods})
+                self.say(named_pod or {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": pods})
 
             def do_POST(self) -> None:
                 made = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

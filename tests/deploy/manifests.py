@@ -37,16 +37,16 @@ def parsed(text: str) -> list[Manifest]:
 
 def manifest(objects: Iterable[Manifest], kinds: Sequence[str], name: str) -> Manifest:
     """The object of one of these kinds with this name."""
-    (found,) = (each for each in objects if each["kind"] in kinds and each["metadata"]["name"] == name)
-    return found
+    (resource,) = (each for each in objects if each["kind"] in kinds and each["metadata"]["name"] == name)
+    return resource
 
 
 def pod_spec(owner: Manifest) -> Manifest:
     """The spec of the pods of an object."""
     spec = owner["spec"]
     spec = spec["jobTemplate"]["spec"] if owner["kind"] == "CronJob" else spec
-    found: Manifest = spec["template"]["spec"]
-    return found
+    template_spec: Manifest = spec["template"]["spec"]
+    return template_spec
 
 
 def pods(objects: Iterable[Manifest]) -> Iterator[tuple[str, Manifest, Manifest]]:

@@ -240,11 +240,11 @@ def test_names_that_helm_leaves_alone_are_taken(empty: Path) -> None:
 )
 def test_what_others_find_has_the_labels_of_choice(value: str, kind: str, empty: Path) -> None:
     wanted = ("--set", f"{value}.enabled=true", "--set", f"{value}.labels.release=prometheus")
-    found = [
+    objects = [
         each for each in parsed(chart.render(empty, *_THREE_VALUES, *wanted))
         if each["kind"] == kind and each["metadata"]["labels"].get("release") == "prometheus"
     ]  # fmt: skip
-    assert len(found) == 1
+    assert len(objects) == 1
     assert [
         each for each in parsed(chart.render(empty, *_THREE_VALUES)) if each["metadata"]["labels"].get("release")
     ] == []
@@ -301,8 +301,8 @@ def notes(empty: Path, tmp_path: Path) -> Callable[..., str]:
     def rendered(*settings: str) -> str:
         given = (word for each in settings for word in ("--set", each))
         objects = parsed(chart.render(empty, *_THREE_VALUES, *given, of=copy))
-        found: str = manifest(objects, ["Notes"], "notes")["text"]
-        return found
+        notes_text: str = manifest(objects, ["Notes"], "notes")["text"]
+        return notes_text
 
     return rendered
 
@@ -401,8 +401,8 @@ def fleet_of(values: Path, *settings: str, namespace: str = "pulsar") -> dict[st
     objects = parsed(chart.render(values, *_THREE_VALUES, *given, "--namespace", namespace))
     config = yaml.safe_load(manifest(objects, ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
     Fleet.model_validate(config["fleet"])
-    found: dict[str, Any] = config["fleet"]
-    return found
+    fleet: dict[str, Any] = config["fleet"]
+    return fleet
 
 
 def test_fleet_is_named_where_another_key_of_it_is_given(empty: Path) -> None:
@@ -558,8 +558,8 @@ def test_job_that_runs_once_is_renamed_when_its_pod_changes(empty: Path) -> None
     def name(*more: str) -> str:
         given = [*_JOB, "compliance.once=true", *more]
         objects = parsed(chart.render(empty, *_THREE_VALUES, *(word for each in given for word in ("--set", each))))
-        (found,) = [str(each["metadata"]["name"]) for each in objects if each["kind"] == "Job"]
-        return found
+        (job_name,) = [str(each["metadata"]["name"]) for each in objects if each["kind"] == "Job"]
+        return job_name
 
     assert re.fullmatch(r"sluice-compliance-1-[0-9a-f]{8}", name())
     assert name() == name("limits.tenants.other.publish.messages=5") != name("image.tag=1.2.3")
@@ -615,8 +615,8 @@ def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
     def checksum(*more: str) -> str:
         objects = parsed(chart.render(empty, *_THREE_VALUES, *more))
         template = manifest(objects, ["Deployment"], "sluice")["spec"]["template"]
-        found: str = template["metadata"]["annotations"]["checksum/config"]
-        return found
+        digest: str = template["metadata"]["annotations"]["checksum/config"]
+        return digest
 
     assert checksum() == checksum("--set", "limits.tenants.other.publish.messages=5")
     assert checksum() == checksum("--set", "config.metrics_limits={tenant acme}")
@@ -635,13 +635,13 @@ def test_only_keys_that_are_not_live_restart_the_pods(empty: Path) -> None:
 )
 def test_replicas_divide_a_shared_log_alone(settings: list[str], sizes: list[str], empty: Path) -> None:
     """Each pod has an emptyDir for itself: another number of replicas restarts none of them."""
-    found = []
+    retain_sizes = []
     for replicas in (1, 3, 4):
         given = (word for each in (*settings, f"replicas={replicas}") for word in ("--set", each))
         objects = parsed(chart.render(empty, *_THREE_VALUES, *given))
         config = yaml.safe_load(manifest(objects, ["ConfigMap"], "sluice")["data"]["sluice.yaml"])
-        found.append(config["access_log"]["retain_size"])
-    assert found == sizes
+        retain_sizes.append(config["access_log"]["retain_size"])
+    assert retain_sizes == sizes
 
 
 def test_option_of_the_configuration_wins_over_the_chart(empty: Path) -> None:

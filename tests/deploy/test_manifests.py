@@ -109,12 +109,12 @@ def test_each_pod_is_under_a_network_policy(name: str, spec: Manifest) -> None:
     objects = objects_of(name)
     (labels,) = [labels for _, labels, each in pods(objects) if each == spec]
     policies = [each["spec"] for each in objects if each["kind"] == "NetworkPolicy"]
-    found = [policy for policy in policies if selects(policy["podSelector"], labels)]
-    assert len(found) == 1
+    pod_policies = [policy for policy in policies if selects(policy["podSelector"], labels)]
+    assert len(pod_policies) == 1
     if labels["app.kubernetes.io/component"] != "proxy":
-        for rule in found[0].get("ingress", ()):
+        for rule in pod_policies[0].get("ingress", ()):
             assert [selects(peer["podSelector"], labels) for peer in rule["from"]] == [True]
-        reaches_others = "Egress" not in found[0]["policyTypes"]
+        reaches_others = "Egress" not in pod_policies[0]["policyTypes"]
         assert reaches_others == ("executors" in values_of(name)["compliance"])
 
 
@@ -199,8 +199,8 @@ def test_pages_build_push_and_install_the_images_of_the_chart() -> None:
             for container in containers(spec)
         }
         assert (used == set(built)) if name == "docs/kubernetes.md" else used >= set(built), name
-    told = re.findall(r"^# +--set (.+)$", (chart.CHART / "values.yaml").read_text(), re.MULTILINE)
-    assert told == ["image.repository=registry.example/sluice,broker=pulsar://broker:6650"]
+    settings = re.findall(r"^# +--set (.+)$", (chart.CHART / "values.yaml").read_text(), re.MULTILINE)
+    assert settings == ["image.repository=registry.example/sluice,broker=pulsar://broker:6650"]
 
 
 def take(words: list[str]) -> None:

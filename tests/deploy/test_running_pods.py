@@ -158,9 +158,9 @@ def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, images:
 @IMAGES
 def test_images_list_all_their_parts(images: Mapping[str, Image]) -> None:
     for image in images.values():
-        said = json.loads((image.root / "opt/sluice/sbom.cdx.json").read_text())
-        parts = said["components"]
-        assert said["metadata"]["component"]["version"]
+        sbom = json.loads((image.root / "opt/sluice/sbom.cdx.json").read_text())
+        parts = sbom["components"]
+        assert sbom["metadata"]["component"]["version"]
         assert [part["bom-ref"] for part in parts if not part.get("version")] == []
         assert any(part["name"] in {"python", "python3.11"} for part in parts), "of the official base, or of Debian"
         assert _distributions(image) == {"pulsar-sluice"} | _listed(parts, "pkg:pypi/")
@@ -170,8 +170,10 @@ def test_images_list_all_their_parts(images: Mapping[str, Image]) -> None:
 
 
 def _distributions(image: Image) -> set[str]:
-    found = importlib.metadata.distributions(path=[str(next((image.root / "opt/sluice/lib").glob("*/site-packages")))])
-    return {each.name.lower().replace("_", "-") for each in found}
+    distributions = importlib.metadata.distributions(
+        path=[str(next((image.root / "opt/sluice/lib").glob("*/site-packages")))]
+    )
+    return {each.name.lower().replace("_", "-") for each in distributions}
 
 
 def _debian_packages(image: Image) -> set[str]:
@@ -183,8 +185,8 @@ def _debian_packages(image: Image) -> set[str]:
         "-f",
         "${db:Status-Abbrev}${Package}\n",
     ]
-    said = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    return {line.removeprefix("ii ") for line in said.splitlines() if line.startswith("ii ")}
+    output = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    return {line.removeprefix("ii ") for line in output.splitlines() if line.startswith("ii ")}
 
 
 def _listed(parts: Sequence[Mapping[str, str]], kind: str) -> set[str]:

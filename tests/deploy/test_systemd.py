@@ -32,10 +32,10 @@ def units(tmp_path: Path) -> list[Path]:
 @pytest.mark.systemd
 def test_units_are_as_systemd_has_them(units: list[Path]) -> None:
     assert len(units) == 4
-    told = subprocess.run(
+    done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False, timeout=120
     )
-    assert (told.returncode, told.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.systemd
@@ -51,9 +51,9 @@ def test_units_are_hardened(unit: str) -> None:
         str(_MOST_EXPOSED),
         file,
     ]
-    told = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-    assert "Overall exposure level" in told.stdout + told.stderr
-    assert told.returncode == 0, told.stdout
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert "Overall exposure level" in done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=[unit.name for unit in UNITS])

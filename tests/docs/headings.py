@@ -25,23 +25,23 @@ def _anchor(head: str) -> str:
 def section(page: Path, anchor: str) -> str:
     """The text below a heading of a page, up to the next heading of any level."""
     _, *parts = re.split(r"^#+ (.+)$", BLOCK.sub("", page.read_text()), flags=re.MULTILINE)
-    (found,) = (text for head, text in zip(parts[::2], parts[1::2], strict=True) if _anchor(head) == anchor)
-    return found
+    (body,) = (text for head, text in zip(parts[::2], parts[1::2], strict=True) if _anchor(head) == anchor)
+    return body
 
 
 def links_to_the_site() -> dict[str, str]:
     """Links of alerts and panels as readers follow them, by what has them: page of the site, and anchor."""
-    found = {}
+    links = {}
     for group in yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())["groups"]:
         for rule in group["rules"]:
             if "alert" in rule:
-                found[rule["alert"]] = rule["annotations"]["runbook_url"]
+                links[rule["alert"]] = rule["annotations"]["runbook_url"]
     for file in sorted((ROOT / "deploy/grafana").glob("*.json")):
         dashboard = json.loads(file.read_text())
         (docs,) = (each for each in dashboard["templating"]["list"] if each["name"] == "docs")
         assert docs["query"] == docs["current"]["value"] == docs["current"]["text"]
         for panel in dashboard["panels"]:
             for link in panel["links"]:
-                found[f"{file.stem}: {panel['title']}"] = link["url"].replace("${docs:raw}", docs["query"])
-    assert all(link.startswith(f"{SITE}/") for link in found.values()), found
-    return {place: link.removeprefix(f"{SITE}/") for place, link in found.items()}
+                links[f"{file.stem}: {panel['title']}"] = link["url"].replace("${docs:raw}", docs["query"])
+    assert all(link.startswith(f"{SITE}/") for link in links.values()), links
+    return {place: link.removeprefix(f"{SITE}/") for place, link in links.items()}

@@ -38,16 +38,18 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
 def test_a_whole_configuration_is_valid(page: str, tmp_path: Path) -> None:
-    found = [text for kind, text in BLOCK.findall((ROOT / page).read_text()) if kind == "yaml"]
-    assert len(found) == 1
+    configurations = [text for kind, text in BLOCK.findall((ROOT / page).read_text()) if kind == "yaml"]
+    assert len(configurations) == 1
     path = tmp_path / "sluice.yaml"
-    path.write_text(found[0])
+    path.write_text(configurations[0])
     assert load_config(path, {}).limits.namespaces
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_and_their_options_exist(page: Path) -> None:
-    options = {name: {each for one in command.params for each in one.opts} for name, command in all_commands()}
+    options = {
+        name: {each for parameter in command.params for each in parameter.opts} for name, command in all_commands()
+    }
     text = "".join(block for kind, block in BLOCK.findall(page.read_text()) if kind in {"", "sh"})
     for command, rest in _COMMAND.findall(text):
         name = next((each for each in options if each == f"sluice {command}"), None)

@@ -37,6 +37,6 @@ def test_each_row_says_what_bounds_it_and_names_a_test_that_there_is(row: str) -
     threat, bound, _remains, test = (cell.strip() for cell in row.strip("|").split(" | "))
     assert threat
     assert bound
-    found = re.fullmatch(r"`(tests/[^`]+\.py)` `(\w+)`", test)
-    assert found, f"no test at the end of: {row}"
-    assert f"def {found[2]}(" in (ROOT / found[1]).read_text()
+    match = re.fullmatch(r"`(tests/[^`]+\.py)` `(\w+)`", test)
+    assert match, f"no test at the end of: {row}"
+    assert f"def {match[2]}(" in (ROOT / match[1]).read_text()

@@ -23,15 +23,15 @@ def places(nav):
 
 
 def test_each_page_has_one_place_in_the_site():
-    found = Counter(places(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
+    counts = Counter(places(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]))
     pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")}
     above = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
-    assert found == dict.fromkeys(pages | above, 1)
+    assert counts == dict.fromkeys(pages | above, 1)
 
 
 def test_how_to_has_the_pages_that_a_test_follows():
-    (found,) = [part["How to"] for part in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "How to" in part]
-    assert set(found) == {f"how-to/{page.name}" for page in (ROOT / "docs/how-to").glob("*.md")}
+    (pages,) = [part["How to"] for part in yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"] if "How to" in part]
+    assert set(pages) == {f"how-to/{page.name}" for page in (ROOT / "docs/how-to").glob("*.md")}
 
 
 @pytest.fixture(scope="module")

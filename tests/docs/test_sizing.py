@@ -19,8 +19,8 @@ _APART = 0.25
 
 def cell(row: str, column: int) -> tuple[float, float]:
     """Least and most of a row of the table."""
-    (found,) = [each[column] for each in TABLE if re.sub(r"[*]", "", each[0]).endswith(row)]
-    numbers = [float(number) for number in re.findall(r"[\d.]+", found)]
+    (text,) = [each[column] for each in TABLE if re.sub(r"[*]", "", each[0]).endswith(row)]
+    numbers = [float(number) for number in re.findall(r"[\d.]+", text)]
     return numbers[0], numbers[-1]
 
 

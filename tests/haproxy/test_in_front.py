@@ -96,8 +96,8 @@ def stage(tmp_path: Path, broker: str) -> Iterator[Stage]:
 def counted(sluice: SluiceProcess, metric: str) -> dict[str, int]:
     """The values of a metric by its label, but for those that are 0."""
     page = AdminClient(sluice.admin_url).get("/metrics").decode()
-    found = re.findall(rf'^{metric}_total{{\w+="(\w+)"}} (\d+)', page, re.MULTILINE)
-    return {label: int(value) for label, value in found if int(value)}
+    samples = re.findall(rf'^{metric}_total{{\w+="(\w+)"}} (\d+)', page, re.MULTILINE)
+    return {label: int(value) for label, value in samples if int(value)}
 
 
 def look(client: pulsar.Client, sluice: SluiceProcess) -> set[str]:

@@ -20,12 +20,12 @@ _CHOSEN = {"tenant": "public", "direction": "publish", "level": "tenant", "name"
 
 def _queries():
     """Return all queries, with a choice for each variable of the dashboards."""
-    found = re.findall(r"```promql\n(.+?)\n```", (_ROOT / "docs/questions.md").read_text(), re.DOTALL)
+    queries = re.findall(r"```promql\n(.+?)\n```", (_ROOT / "docs/questions.md").read_text(), re.DOTALL)
     for file in sorted((_ROOT / "deploy/grafana").glob("*.json")):
-        found += [panel["targets"][0]["expr"] for panel in json.loads(file.read_text())["panels"]]
+        queries += [panel["targets"][0]["expr"] for panel in json.loads(file.read_text())["panels"]]
     rules = yaml.safe_load((_ROOT / "deploy/prometheus/rules.yml").read_text())["groups"][0]["rules"]
-    found += [rule["expr"] for rule in rules]
-    return [re.sub(r"\$(\w+)", lambda name: _CHOSEN[name[1]], query) for query in found]
+    queries += [rule["expr"] for rule in rules]
+    return [re.sub(r"\$(\w+)", lambda name: _CHOSEN[name[1]], query) for query in queries]
 
 
 def test_each_published_query_finds_only_series_of_sluice(prometheus, tmp_path):  # noqa: F811

@@ -121,6 +121,6 @@ class Admin:
         return 0, self.engine.clock()
 
 
-async def _take(_who: Principal) -> bool:
+async def _take(_principal: Principal) -> bool:
     """The same configuration as before."""
     return False

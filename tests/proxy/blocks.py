@@ -27,8 +27,8 @@ def metadata(request_id: int = 1) -> bytes:
     return encode(CommandPartitionedTopicMetadata(topic=TOPIC, request_id=request_id))
 
 
-def refused(request_id: int, who: str, kind: int = NotAllowedError) -> bytes:
-    return error(request_id, kind, f"{who} is blocked by Sluice: too loud")
+def refused(request_id: int, subject: str, kind: int = NotAllowedError) -> bytes:
+    return error(request_id, kind, f"{subject} is blocked by Sluice: too loud")
 
 
 def close_to_client(producer_id: int = 1) -> bytes:

@@ -71,8 +71,8 @@ class Peer:
         self._loop = loop
         self._cutter = FrameCutter(2**31)
 
-    def __rshift__(self, said: Said | list[bytes]) -> None:
-        frames = said if isinstance(said, list) else [said]
+    def __rshift__(self, commands: Said | list[bytes]) -> None:
+        frames = commands if isinstance(commands, list) else [commands]
         self.send_bytes(b"".join(map(as_frame, frames)))
 
     def __lshift__(self, expected: Expected | list[Any]) -> None:
@@ -147,8 +147,8 @@ class Broker(Peer):
         self._ids = RequestIds()
         self._heard: list[bytes] = []
 
-    def __rshift__(self, said: Said | list[bytes]) -> None:
-        frames = [as_frame(frame) for frame in (said if isinstance(said, list) else [said])]
+    def __rshift__(self, commands: Said | list[bytes]) -> None:
+        frames = [as_frame(frame) for frame in (commands if isinstance(commands, list) else [commands])]
         closes = self.lets_go and not _CLOSES.isdisjoint(map(name_of, frames))
         if closes or any(map(is_answer, frames)):
             self.hear()
@@ -419,10 +419,10 @@ def publisher(world: World, *more: bytes, address: str = "192.0.2.7", **greeting
     Further producers and consumers among that are accepted as well.
     """
     client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}", address, **greeting)
-    said = [producer(), *more]
-    client >> said
-    broker << said
-    _accept_all(client, broker, said)
+    frames = [producer(), *more]
+    client >> frames
+    broker << frames
+    _accept_all(client, broker, frames)
     return client, broker
 
 
@@ -433,10 +433,10 @@ def consumer(world: World, *more: bytes, permits: int = 0) -> tuple[Peer, Peer]:
     """
     client, broker = world.pair(f"{BROKER[0]}:{BROKER[1]}")
     flows = [frame for frame in more if name_of(frame) == "FLOW"]
-    said = [subscribe(), *(frame for frame in more if frame not in flows)]
-    client >> said
-    broker << said
-    _accept_all(client, broker, said)
+    frames = [subscribe(), *(frame for frame in more if frame not in flows)]
+    client >> frames
+    broker << frames
+    _accept_all(client, broker, frames)
     client >> flows
     broker << flows
     if permits:
@@ -445,12 +445,12 @@ def consumer(world: World, *more: bytes, permits: int = 0) -> tuple[Peer, Peer]:
     return client, broker
 
 
-def _accept_all(client: Peer, broker: Peer, said: list[bytes]) -> None:
+def _accept_all(client: Peer, broker: Peer, frames: list[bytes]) -> None:
     answers = {
         "PRODUCER": lambda command: producer_success(command.producer_id),
         "SUBSCRIBE": lambda command: success(command.request_id),
     }
-    accepted = [answers[name_of(frame)](body(frame)) for frame in said if name_of(frame) in answers]
+    accepted = [answers[name_of(frame)](body(frame)) for frame in frames if name_of(frame) in answers]
     broker >> accepted
     client << accepted
 

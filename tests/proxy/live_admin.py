@@ -111,11 +111,11 @@ class LiveAdmin:
 
     def close(self) -> InForce:
         """End it; gives what the next process finds."""
-        found = self.run(self._stop())
+        next_in_force = self.run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-        return found
+        return next_in_force
 
     async def _start(self) -> str:
         self.admin = Admin(**self.settings, policies={"store": self._store_path})
@@ -158,5 +158,5 @@ def live_admin(store: Path, loop: asyncio.AbstractEventLoop | None = None, **set
         yield live
         state = live.state()
     finally:
-        found = live.close()
-    assert found == state.in_force
+        next_in_force = live.close()
+    assert next_in_force == state.in_force

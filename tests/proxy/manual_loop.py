@@ -116,12 +116,12 @@ class ManualLoop(asyncio.BaseEventLoop):
     async def getaddrinfo(self, host: Any, port: Any, **_more: Any) -> Any:
         host.encode("idna")  # as the real one does, with its UnicodeError
         if host[0].isdigit() or ":" in host:
-            found = [host]
+            addresses = [host]
         elif host in self.names:
-            found = self.names[host]
+            addresses = self.names[host]
         else:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 
     def _is_due(self) -> bool:
         at = self._next_timer()

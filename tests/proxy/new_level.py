@@ -35,7 +35,7 @@ EXPLAIN = f"/sluice/explain?topic={TOPIC}&version=test-client"
 
 async def said(folder: Path) -> dict[str, Any]:
     """What each of the places says, by its name."""
-    told: dict[str, Any] = {"reference": reference()}
+    answers: dict[str, Any] = {"reference": reference()}
     async with broker_on_loopback() as broker:
         path = folder / "sluice.yaml"
         path.write_text(FILE.format(broker=broker, folder=folder))
@@ -56,15 +56,15 @@ async def said(folder: Path) -> dict[str, Any]:
                 async with session.request(method, path, **more) as answer:
                     return await (answer.json() if answer.content_type == "application/json" else answer.text())
 
-            told["get"] = await ask("GET", PLACE.replace("test-client*", "test-*"))
-            told["put"] = await ask("PUT", PLACE, json={"messages": "2/h", "burst_messages": 3})
+            answers["get"] = await ask("GET", PLACE.replace("test-client*", "test-*"))
+            answers["put"] = await ask("PUT", PLACE, json={"messages": "2/h", "burst_messages": 3})
             assert [name_of(await client.hear() or b"") for _ in range(3)] == ["SEND"] * 3  # the burst of the new limit
-            told["explain"] = await ask("GET", EXPLAIN)
-            told["policies"] = await ask("GET", "/sluice/policies")
-            told["delete"] = await ask("DELETE", PLACE)
-            told["nameless"] = await ask("GET", f"/sluice/explain?topic={TOPIC}")
-            told["metrics"] = await ask("GET", "/metrics")
-            told["openapi"] = await ask("GET", "/sluice/openapi.json")
+            answers["explain"] = await ask("GET", EXPLAIN)
+            answers["policies"] = await ask("GET", "/sluice/policies")
+            answers["delete"] = await ask("DELETE", PLACE)
+            answers["nameless"] = await ask("GET", f"/sluice/explain?topic={TOPIC}")
+            answers["metrics"] = await ask("GET", "/metrics")
+            answers["openapi"] = await ask("GET", "/sluice/openapi.json")
         client.writer.close()
         other.writer.close()
         await proxy.stop()
@@ -74,13 +74,13 @@ async def said(folder: Path) -> dict[str, Any]:
     try:
         load_config(path, {})
     except ConfigError as error:
-        told["forms"] = str(error)
+        answers["forms"] = str(error)
     console = Console(file=io.StringIO(), record=True, width=200)
-    for part in explanation(told["nameless"]):
+    for part in explanation(answers["nameless"]):
         console.print(part)
-    told["table"] = console.export_text()
-    told["log"] = [msgspec.json.decode(line) for file in (folder / "log").iterdir() for line in file.open()]
-    return told
+    answers["table"] = console.export_text()
+    answers["log"] = [msgspec.json.decode(line) for file in (folder / "log").iterdir() for line in file.open()]
+    return answers
 
 
 if __name__ == "__main__":

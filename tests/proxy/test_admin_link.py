@@ -132,8 +132,8 @@ async def test_a_token_goes_to_no_other_machine_in_the_clear_unless_told(
         f"{address}: the token would go to {peer} in the clear: "
         "https://HOST:PORT, or --plain-http if nobody listens on the way"
     )
-    told = AdminOptions(address, secrets / "ops", plain_http=True)
-    assert (await asked(told, lambda link: link.get_json("/sluice/blocks")))["blocks"] == []
+    options = AdminOptions(address, secrets / "ops", plain_http=True)
+    assert (await asked(options, lambda link: link.get_json("/sluice/blocks")))["blocks"] == []
     assert "a token is needed here" in await trouble(AdminOptions(address)), "without a token there is no secret"
 
 
@@ -166,17 +166,17 @@ async def test_tls_is_trusted_by_the_authority_that_is_named_and_by_no_other(
         assert await asked(bare, lambda link: link.get("/healthz")) == b"alive\n"
         remedy = "--ca FILE names who has signed it, --admin must be a name in it"
         for options in (AdminOptions(url), AdminOptions(url, ca=stranger)):
-            told = await trouble(options)
-            assert told.startswith(f"{url}: its certificate is not trusted (")
-            assert told.endswith(f"); {remedy}")
+            problem = await trouble(options)
+            assert problem.startswith(f"{url}: its certificate is not trusted (")
+            assert problem.endswith(f"); {remedy}")
 
 
 async def test_a_certificate_of_another_name_is_not_trusted(make_admin, authority: Authority) -> None:
     certificate, key = authority.sign("elsewhere", extensions="subjectAltName=DNS:elsewhere\n")
     admin: Admin = await make_admin(admin_access={"tls": {"certificate": certificate, "key": key}})
     async with with_tls(admin) as url:
-        told = await trouble(AdminOptions(url, ca=authority.certificate))
-    assert "certificate is not valid for 'localhost'" in told
+        problem = await trouble(AdminOptions(url, ca=authority.certificate))
+    assert "certificate is not valid for 'localhost'" in problem
 
 
 async def test_a_client_certificate_opens_what_its_name_may(make_admin, authority: Authority, tmp_path: Path) -> None:
@@ -201,11 +201,11 @@ async def test_a_client_certificate_opens_what_its_name_may(make_admin, authorit
 
 async def test_tls_and_none_mixed_up_are_told(make_admin, authority: Authority) -> None:
     admin: Admin = await make_admin(admin_access={"tls": authority.server()})
-    told = await trouble(AdminOptions(f"https://{address_of(admin)}"))
-    assert told.endswith("does not speak TLS; http://HOST:PORT without --ca and --cert")
+    problem = await trouble(AdminOptions(f"https://{address_of(admin)}"))
+    assert problem.endswith("does not speak TLS; http://HOST:PORT without --ca and --cert")
     async with with_tls(admin) as url:
-        told = await trouble(AdminOptions(url.removeprefix("https://")))
-    assert told.endswith(f"); {SERVER}")
+        problem = await trouble(AdminOptions(url.removeprefix("https://")))
+    assert problem.endswith(f"); {SERVER}")
 
 
 async def test_nobody_there_is_one_line_with_address_and_remedy() -> None:
@@ -227,10 +227,10 @@ async def test_nobody_there_is_one_line_with_address_and_remedy() -> None:
 def test_an_address_that_is_none_is_said_so(address: str, problem: str) -> None:
     with pytest.raises(AdminLinkError) as refused:
         AdminLink(AdminOptions(address))
-    told = str(refused.value)
-    assert told.startswith(f"--admin: {address!r}: {problem}; write ")
-    assert "127.0.0.1:8080 or https://HOST:PORT" in told
-    assert told.endswith("; a token goes into --token-file")
+    text = str(refused.value)
+    assert text.startswith(f"--admin: {address!r}: {problem}; write ")
+    assert "127.0.0.1:8080 or https://HOST:PORT" in text
+    assert text.endswith("; a token goes into --token-file")
 
 
 @pytest.mark.parametrize(
@@ -263,8 +263,8 @@ async def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.
     endless = web.Application()
     endless.router.add_get("/sluice/blocks", answer)
     async with TestServer(endless) as server:
-        told = await trouble(AdminOptions(f"{server.host}:{server.port}"))
-    assert "it has more than 10000 bytes" in told
+        problem = await trouble(AdminOptions(f"{server.host}:{server.port}"))
+    assert "it has more than 10000 bytes" in problem
 
 
 @pytest.mark.parametrize("text", ["", "two words", "über", "a\nb"])
@@ -281,7 +281,7 @@ def test_every_file_that_cannot_be_used_is_named(authority: Authority, tmp_path:
     text.write_text("no PEM")
     cert, key = authority.sign("ops")
     url = "https://localhost:1"
-    for options, told in (
+    for options, problem in (
         (AdminOptions(url, gone), f"--token-file: {gone}: cannot be read: No such file or directory"),
         (AdminOptions(url, ca=gone), f"--ca: {gone}: cannot be read: No such file or directory"),
         (AdminOptions(url, ca=text), f"--ca: {text}: is not a PEM certificate"),
@@ -295,4 +295,4 @@ def test_every_file_that_cannot_be_used_is_named(authority: Authority, tmp_path:
     ):
         with pytest.raises(AdminLinkError) as refused:
             AdminLink(options)
-        assert str(refused.value).startswith(told)
+        assert str(refused.value).startswith(problem)

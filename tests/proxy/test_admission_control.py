@@ -50,13 +50,13 @@ class Door:
 def test_what_is_not_configured_refuses_nobody_and_remembers_nothing() -> None:
     door = Door()
     assert not any(
-        door.refuses(*((what, "a") for what in BoundName if what is not BoundName.CONNECTIONS)) for _ in range(1000)
+        door.refuses(*((bound, "a") for bound in BoundName if bound is not BoundName.CONNECTIONS)) for _ in range(1000)
     )
     assert door.admission.taken == 0
 
 
 @pytest.mark.parametrize(
-    ("bounds", "said"),
+    ("bounds", "refusal"),
     [
         ({BoundName.CONNECTION_RATE: "1/s"}, "new connections of this proxy: at most 1 per 1 s"),
         ({BoundName.CONNECTION_RATE_PER_ADDRESS: "1/500ms"}, "new connections of one address: at most 1 per 0.5 s"),
@@ -67,15 +67,17 @@ def test_what_is_not_configured_refuses_nobody_and_remembers_nothing() -> None:
         ({BoundName.CONSUMERS_OF_SUBSCRIPTION: 1}, "consumers of one subscription: at most 1"),
     ],
 )
-def test_a_bound_refuses_by_name_and_value_and_is_counted_by_its_key(bounds: dict[BoundName, Any], said: str) -> None:
-    ((what, _),) = bounds.items()
+def test_a_bound_refuses_by_name_and_value_and_is_counted_by_its_key(
+    bounds: dict[BoundName, Any], refusal: str
+) -> None:
+    ((bound, _),) = bounds.items()
     door = Door(**{str(key): value for key, value in bounds.items()})
-    assert door.refuses((what, "a")) == ""
+    assert door.refuses((bound, "a")) == ""
     with capture_logs() as logs:
-        assert door.refuses((what, "a")) == f"{said} (admission.{what})"
-    assert door.refuses((what, "b")) == "", "each key is counted apart"
-    assert door.counters.not_admitted == {what: 1}
-    assert [(line["bound"], line["client"]) for line in logs] == [(what, "192.0.2.7:1")]
+        assert door.refuses((bound, "a")) == f"{refusal} (admission.{bound})"
+    assert door.refuses((bound, "b")) == "", "each key is counted apart"
+    assert door.counters.not_admitted == {bound: 1}
+    assert [(line["bound"], line["client"]) for line in logs] == [(bound, "192.0.2.7:1")]
 
 
 def test_a_whole_period_may_come_at_once_and_then_no_more_than_the_rate() -> None:
@@ -110,12 +112,12 @@ def test_places_are_given_back_rates_are_not() -> None:
 def test_the_narrowest_subscribe_rate_holds_and_says_where_it_was_set() -> None:
     door = Door(subscribe_rate_per_consumer="5/30s")
     settings = [(Setting.TOPIC_OF_NAMESPACE, "acme/shop", 7), (Setting.TOPIC, ORDERS.full, 1)]
-    said = [refused_once(door)]
+    refusals = [refused_once(door)]
     for setting, name, per_30_s in settings:
         door.set(setting, name, per_30_s)
-        said.append(refused_once(door))
+        refusals.append(refused_once(door))
     key = "admission.subscribe_rate_per_consumer"
-    assert said == [
+    assert refusals == [
         f"subscribes of one consumer: at most 5 per 30 s ({key}, broker file)",
         f"subscribes of one consumer: at most 7 per 30 s ({key}, namespace rest)",
         f"subscribes of one consumer: at most 1 per 30 s ({key}, topic rest)",
@@ -164,6 +166,6 @@ def test_a_long_key_is_kept_as_a_short_one_and_no_two_as_the_same() -> None:
     names = ["n" * 4096, "n" * 4095 + "o", "n" * 5000]
     kept = {kept_as((name, "192.0.2.1", other, 1)) for name in names for other in ("", "c" * 1024)}
     assert len(kept) == 6
-    assert {len(one) for one in kept} == {16}
+    assert {len(key) for key in kept} == {16}
     assert kept_as(("t", "s")) == ("t", "s")
     assert kept_as(("a" * 100, "b")) != kept_as(("a" * 99, "ab"))

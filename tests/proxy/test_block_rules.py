@@ -39,9 +39,9 @@ def test_addresses_are_found_as_ipaddress_finds_them(put, taken_back, addresses)
     left = set(put) - set(taken_back)
     for address in addresses:
         around = [n for n in left if n.version == address.version and address in n]
-        found = rules.of_client(str(address), "")
+        rule = rules.of_client(str(address), "")
         narrowest = max((n.prefixlen for n in around), default=None)
-        assert (found and ip_network(found.key.name).prefixlen) == narrowest
+        assert (rule and ip_network(rule.key.name).prefixlen) == narrowest
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ def test_no_call_sorts_more_than_a_piece(monkeypatch: pytest.MonkeyPatch) -> Non
     sizes: list[int] = []
 
     def counted(values: Iterable[Any]) -> list[Any]:
-        found = sorted(values)
-        sizes.append(len(found))
-        return found
+        sorted_values = sorted(values)
+        sizes.append(len(sorted_values))
+        return sorted_values
 
     monkeypatch.setattr(bulk, "sorted", counted, raising=False)
     many = 3 * PIECE + 1

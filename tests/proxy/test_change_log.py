@@ -123,8 +123,8 @@ def test_a_change_stands_between_the_limiters_lines_before_and_after_it(make_wor
     world.advance(1)
     client >> send(1)
     world.advance(1)
-    found = [line for line in world.lines() if not isinstance(line, HeartbeatLine)]
-    limits = [line for line in found if isinstance(line, LimitLine)]
-    (change,) = [line for line in found if isinstance(line, ChangeLine)]
+    log_lines = [line for line in world.lines() if not isinstance(line, HeartbeatLine)]
+    limits = [line for line in log_lines if isinstance(line, LimitLine)]
+    (change,) = [line for line in log_lines if isinstance(line, ChangeLine)]
     assert limits[0].seq < change.seq < limits[1].seq
     assert limits[0].end == change.start == change.end <= limits[1].start

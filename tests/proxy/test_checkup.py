@@ -65,14 +65,14 @@ async def examined(**differs: Any) -> list[Finding]:
 
 
 async def test_sound_process_has_no_problem() -> None:
-    found = await examined(expiries=lambda: (expiry(100),))
-    assert {each.severity for each in found if each.check != "kernel"} == {"ok"}
+    findings = await examined(expiries=lambda: (expiry(100),))
+    assert {each.severity for each in findings if each.check != "kernel"} == {"ok"}
     checks = {"brokers", "certificates", "clock", "degraded", "descriptors", "kernel", "limits"}
-    assert {each.check for each in found} == checks
+    assert {each.check for each in findings} == checks
 
 
 @pytest.mark.parametrize(
-    ("version", "severity", "said"),
+    ("version", "severity", "text"),
     [
         ("Pulsar Server4.0.8", "ok", "a answers, with Pulsar 4.0.8"),
         ("Pulsar Server5.0.0-M1", "ok", "a answers, with Pulsar 5.0.0-M1"),
@@ -81,13 +81,13 @@ async def test_sound_process_has_no_problem() -> None:
         ("Pulsar Server", "ok", "a answers"),
     ],
 )
-def test_a_broker_s_version_is_compared(version: str, severity: str, said: str) -> None:
-    found = of_broker("a", BrokerAnswer(None, version))
-    assert (found.severity, found.text) == (severity, said)
+def test_a_broker_s_version_is_compared(version: str, severity: str, text: str) -> None:
+    finding = of_broker("a", BrokerAnswer(None, version))
+    assert (finding.severity, finding.text) == (severity, text)
 
 
 @pytest.mark.parametrize(
-    ("ahead_s", "severity", "said"),
+    ("ahead_s", "severity", "text"),
     [
         (1.9, "ok", "the clocks of this machine and of http://b:8080 agree within 2 s"),
         (3.2, "warning", "the clock of http://b:8080 is 3 s ahead of this machine's"),
@@ -95,19 +95,19 @@ def test_a_broker_s_version_is_compared(version: str, severity: str, said: str) 
         ("it is down", "warning", "the clock of http://b:8080 is not known: it is down"),
     ],
 )
-def test_each_broker_s_clock_is_compared(ahead_s: float | str, severity: str, said: str) -> None:
-    other, found = of_clocks({"http://a:8080": 0.0, "http://b:8080": ahead_s})
+def test_each_broker_s_clock_is_compared(ahead_s: float | str, severity: str, text: str) -> None:
+    other, finding = of_clocks({"http://a:8080": 0.0, "http://b:8080": ahead_s})
     assert other.severity == "ok"
-    assert found.severity == severity
-    assert found.text.startswith(said)
-    assert bool(found.remedy) is (severity != "ok")
+    assert finding.severity == severity
+    assert finding.text.startswith(text)
+    assert bool(finding.remedy) is (severity != "ok")
 
 
 async def test_clocks_that_are_not_asked_are_a_finding() -> None:
-    (found,) = [each for each in await examined(broker_clocks=None) if each.check == "clock"]
-    assert found.severity == "warning"
-    assert "were not asked" in found.text
-    assert "admin_forward.url" in found.remedy
+    (finding,) = [each for each in await examined(broker_clocks=None) if each.check == "clock"]
+    assert finding.severity == "warning"
+    assert "were not asked" in finding.text
+    assert "admin_forward.url" in finding.remedy
 
 
 def grants(version: str, *sets: VersionSet) -> Grants:
@@ -115,7 +115,7 @@ def grants(version: str, *sets: VersionSet) -> Grants:
 
 
 @pytest.mark.parametrize(
-    ("heard", "severity", "said"),
+    ("heard", "severity", "text"),
     [
         (None, "warning", "the versions of the fleet's members are not known: no coordinator is heard"),
         (grants("0.2.0"), "ok", "all 3 members run Sluice 0.2.0"),
@@ -126,13 +126,13 @@ def grants(version: str, *sets: VersionSet) -> Grants:
         ),
     ],
 )
-async def test_versions_of_a_fleet_s_members_are_compared(heard: Grants | None, severity: str, said: str) -> None:
+async def test_versions_of_a_fleet_s_members_are_compared(heard: Grants | None, severity: str, text: str) -> None:
     member = FleetMember(FleetSettings("f"), "one", 1, 0, version="0.2.0")
     if heard is not None:
         member.take(heard, 1)
-    (found,) = [each for each in await examined(member=member) if each.check == "versions"]
-    assert (found.severity, found.text) == (severity, said)
-    assert bool(found.remedy) is (severity != "ok")
+    (finding,) = [each for each in await examined(member=member) if each.check == "versions"]
+    assert (finding.severity, finding.text) == (severity, text)
+    assert bool(finding.remedy) is (severity != "ok")
 
 
 async def test_problems_come_first_with_their_remedies() -> None:
@@ -140,20 +140,20 @@ async def test_problems_come_first_with_their_remedies() -> None:
         return {"a": BrokerAnswer(None), "b": BrokerAnswer("broker b does not answer: time over")}
 
     state = Degraded("fleet_cut_off", "the coordinator is not heard", "look at the broker")
-    found = await examined(
+    findings = await examined(
         brokers=asked,
         expiries=lambda: (expiry(-1), expiry(10), expiry(31)),
         states=DegradedStates(watched=[lambda: [state]]),
         shortage=Shortage("the process may open 10 files", "raise the limit"),
     )
-    severities = [each.severity for each in found]
+    severities = [each.severity for each in findings]
     assert severities == sorted(severities, key=["problem", "warning", "ok"].index)
-    problems = {each.check: each for each in found if each.severity == "problem"}
+    problems = {each.check: each for each in findings if each.severity == "problem"}
     assert set(problems) == {"brokers", "certificates", "degraded", "descriptors"}
     assert problems["degraded"].text == "fleet_cut_off: the coordinator is not heard"
     assert problems["descriptors"] == ("descriptors", "problem", "the process may open 10 files", "raise the limit")
-    assert all(each.remedy for each in found if each.severity != "ok")
-    assert [each.severity for each in found if each.check == "certificates"] == ["problem", "warning", "ok"]
+    assert all(each.remedy for each in findings if each.severity != "ok")
+    assert [each.severity for each in findings if each.check == "certificates"] == ["problem", "warning", "ok"]
 
 
 @pytest.mark.parametrize(
@@ -167,36 +167,36 @@ async def test_problems_come_first_with_their_remedies() -> None:
 def test_kernel_is_held_against_the_connections(tmp_path: Path, ports: str, queue: str, severities: list[str]) -> None:
     (tmp_path / "ports").write_text(ports)
     (tmp_path / "queue").write_text(queue)
-    found = list(kernel(10_000, tmp_path / "ports", tmp_path / "queue"))
-    assert [each.severity for each in found] == severities
+    findings = list(kernel(10_000, tmp_path / "ports", tmp_path / "queue"))
+    assert [each.severity for each in findings] == severities
 
 
 def test_hidden_kernel_settings_are_a_finding_with_the_remedy(tmp_path: Path) -> None:
-    (found,) = kernel(10_000, tmp_path / "ports", tmp_path / "queue")
-    assert (found.severity, "are not readable" in found.text) == ("warning", True)
-    assert "ProcSubset=all" in found.remedy
+    (finding,) = kernel(10_000, tmp_path / "ports", tmp_path / "queue")
+    assert (finding.severity, "are not readable" in finding.text) == ("warning", True)
+    assert "ProcSubset=all" in finding.remedy
 
 
 def test_a_file_is_made_in_each_folder_and_removed(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = list(writable({"access_log.dir": tmp_path, "drain.state": tmp_path / "none", "x": tmp_path / "file"}))
-    assert [each.severity for each in found] == ["ok", "problem", "problem"]
-    assert found[1].text == f"drain.state: no file can be made in {tmp_path / 'none'}: No such file or directory"
-    assert found[1].remedy
+    findings = list(writable({"access_log.dir": tmp_path, "drain.state": tmp_path / "none", "x": tmp_path / "file"}))
+    assert [each.severity for each in findings] == ["ok", "problem", "problem"]
+    assert findings[1].text == f"drain.state: no file can be made in {tmp_path / 'none'}: No such file or directory"
+    assert findings[1].remedy
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(("free", "severity"), [(50, "ok"), (5, "ok"), (4, "warning"), (0, "problem")])
 def test_disks_are_judged_by_their_free_part(monkeypatch: pytest.MonkeyPatch, free: int, severity: str) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(total=100, free=free))
-    (found,) = disks({"access_log.dir": Path("/log")})
-    assert found.severity == severity
-    assert bool(found.remedy) is (severity != "ok")
+    (finding,) = disks({"access_log.dir": Path("/log")})
+    assert finding.severity == severity
+    assert bool(finding.remedy) is (severity != "ok")
 
 
 def test_missing_folder_is_a_problem(tmp_path: Path) -> None:
-    (found,) = disks({"access_log.dir": tmp_path / "none"})
-    assert (found.severity, found.text) == (
+    (finding,) = disks({"access_log.dir": tmp_path / "none"})
+    assert (finding.severity, finding.text) == (
         "problem",
         f"access_log.dir: {tmp_path / 'none'}: No such file or directory",
     )
@@ -204,11 +204,11 @@ def test_missing_folder_is_a_problem(tmp_path: Path) -> None:
 
 async def test_folder_that_hangs_holds_no_other_finding_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     reading = HungCall(monkeypatch, "proxy.checkup.disks")
-    found = await examined(folders={"access_log.dir": tmp_path})
-    (folder,) = (each for each in found if each.check in {"disk", "folder"})
+    findings = await examined(folders={"access_log.dir": tmp_path})
+    (folder,) = (each for each in findings if each.check in {"disk", "folder"})
     assert folder.text == f"access_log.dir: {tmp_path}: its file system does not answer"
     assert folder.severity == "problem"
-    assert {"kernel", "limits"} <= {each.check for each in found}
+    assert {"kernel", "limits"} <= {each.check for each in findings}
     reading.end()
 
 

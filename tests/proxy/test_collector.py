@@ -64,7 +64,7 @@ def test_what_is_kept_for_ever_is_not_searched_any_more() -> None:
     kept: list[list[int]] = [[] for _ in range(1000)]
     try:
         keep_for_ever()
-        searched = {id(found) for found in gc.get_objects()}
+        searched = {id(instance) for instance in gc.get_objects()}
         assert gc.get_freeze_count() >= len(kept)
         assert not searched & {id(each) for each in kept}
     finally:

@@ -136,7 +136,7 @@ def test_check_makes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_text(f"policies: {{store: {tmp_path}/policies.db}}\naccess_log: {{dir: {tmp_path}/a/b}}\n")
     assert runner.invoke(app, ["check", "--config", str(path)]).exit_code == 0
-    assert [one.name for one in tmp_path.iterdir()] == ["sluice.yaml"]
+    assert [file.name for file in tmp_path.iterdir()] == ["sluice.yaml"]
 
 
 def test_addresses_that_are_the_same_are_refused() -> None:
@@ -211,11 +211,11 @@ def test_check_tells_in_one_line_that_there_is_no_file(tmp_path: Path) -> None:
 def test_what_is_no_file_of_a_bounded_size_is_told_in_one_line(
     served: list[Config], tmp_path: Path, command: list[str], kind: str
 ) -> None:
-    make, said = ODD[kind]
+    make, reason = ODD[kind]
     path = make(tmp_path / "file")
     result = runner.invoke(app, [*command, str(path)])
     assert result.exit_code
     assert served == []
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"sluice: {path}: cannot be read: it ")
-    assert said in line
+    assert reason in line

@@ -6,8 +6,8 @@ from proxy.counters import Counters, Words
 
 
 def test_two_processes_do_not_share_them() -> None:
-    one, other = Counters(), Counters()
-    one.connections_ended["x"] += 1
+    counters, other = Counters(), Counters()
+    counters.connections_ended["x"] += 1
     assert other.connections_ended["x"] == 0
 
 

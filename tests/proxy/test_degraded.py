@@ -67,27 +67,27 @@ def test_the_page_for_operators_has_each_cause() -> None:
 
 
 def test_a_part_that_announces_its_changes_costs_no_timer(loop: ManualLoop) -> None:
-    found: list[Degraded] = []
-    states = DegradedStates(announced=[lambda: found], clock=loop.time)
+    part_states: list[Degraded] = []
+    states = DegradedStates(announced=[lambda: part_states], clock=loop.time)
     loop.run(states.look)
     assert loop.timers == []
-    found.append(CUT_OFF)
+    part_states.append(CUT_OFF)
     with capture_logs() as logs:
         loop.run(states.look)
         loop.advance(3600)
     assert [log["for_s"] for log in logs] == [0, 60, 660, 1260, 1860, 2460, 3060]
     assert states.causes == {"fleet_cut_off"}
-    found.clear()
+    part_states.clear()
     loop.run(states.look)
     assert loop.timers == []
     assert not states.causes
 
 
 def test_parts_that_change_by_themselves_are_read_each_second(loop: ManualLoop) -> None:
-    found: list[Degraded] = []
-    states = DegradedStates([lambda: found], clock=loop.time)
+    part_states: list[Degraded] = []
+    states = DegradedStates([lambda: part_states], clock=loop.time)
     loop.run(states.look)
-    found.append(CUT_OFF)
+    part_states.append(CUT_OFF)
     assert not states.causes
     loop.advance(LOOK_S)
     assert states.causes == {"fleet_cut_off"}

@@ -45,10 +45,10 @@ def test_a_low_limit_admits_fewer_clients(limit: int, admitted: int) -> None:
 
 
 def test_a_shortage_names_the_number_and_the_remedies() -> None:
-    said = DescriptorShares.of(config(), 1024).shortage()
-    assert said is not None
+    shortage = DescriptorShares.of(config(), 1024).shortage()
+    assert shortage is not None
     for part in ("1024", "needs 20376", "ulimit -n 20376", "LimitNOFILE=20376", "--ulimit nofile=20376"):
-        assert part in str(said)
+        assert part in str(shortage)
 
 
 def test_low_limit_bounds_the_connections_admitted() -> None:
@@ -78,21 +78,21 @@ def test_the_soft_limit_is_raised_to_the_hard_one(
 ) -> None:
     now, made = [limits], list[tuple[int, int]]()
 
-    def take(_what: int, values: tuple[int, int]) -> None:
+    def take(_resource: int, values: tuple[int, int]) -> None:
         made.append(values)
         now.append(values)
 
-    monkeypatch.setattr(resource, "getrlimit", lambda _what: now[-1])
+    monkeypatch.setattr(resource, "getrlimit", lambda _resource: now[-1])
     monkeypatch.setattr(resource, "setrlimit", take)
     assert raise_limit() == 4096
     assert made == wanted
 
 
 def test_a_limit_that_may_not_be_raised_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_what: int, _values: tuple[int, int]) -> None:
+    def refuse(_resource: int, _values: tuple[int, int]) -> None:
         raise ValueError
 
-    monkeypatch.setattr(resource, "getrlimit", lambda _what: (256, resource.RLIM_INFINITY))
+    monkeypatch.setattr(resource, "getrlimit", lambda _resource: (256, resource.RLIM_INFINITY))
     monkeypatch.setattr(resource, "setrlimit", refuse)
     assert raise_limit() == 256
     assert descriptors.highest_limit() == 2**31

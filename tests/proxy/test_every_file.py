@@ -32,8 +32,8 @@ def long_files(folder: Path) -> dict[str, Any]:
     bundle = folder / "bundle.pem"
     bundle.write_bytes(authorities.front.cert_pem.bytes() * KEYS)
     keys = [ec.generate_private_key(ec.SECP256R1()) for _ in range(KEYS)]
-    found = [{**ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": str(n)} for n, key in enumerate(keys)]
-    (folder / "jwks.json").write_text(json.dumps({"keys": found}))
+    jwks = [{**ECAlgorithm.to_jwk(key.public_key(), as_dict=True), "kid": str(n)} for n, key in enumerate(keys)]
+    (folder / "jwks.json").write_text(json.dumps({"keys": jwks}))
     (folder / "public.pem").write_bytes(public(keys[0]))
     users = folder / "htpasswd"
     users.write_text("".join(f"u{number}:{{SHA}}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n" for number in range(USERS)))

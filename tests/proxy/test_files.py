@@ -25,12 +25,12 @@ from tests.proxy.odd_files import ODD, bound_socket, fifo, folder
 
 @pytest.mark.parametrize("kind", ODD)
 def test_what_is_no_regular_file_of_a_bounded_size_is_told_at_once(tmp_path: Path, kind: str) -> None:
-    make, said = ODD[kind]
+    make, reason = ODD[kind]
     path = make(tmp_path / "file")
     with pytest.raises(OSError) as refused:
         read_file(path, MOST_CONFIG)
-    assert said in str(refused.value.strerror)
-    with pytest.raises(OSError, match=said), reopenable(path):
+    assert reason in str(refused.value.strerror)
+    with pytest.raises(OSError, match=reason), reopenable(path):
         pytest.fail("it was opened")
 
 
@@ -135,25 +135,25 @@ READERS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("kind", ODD)
 @pytest.mark.parametrize("reader", READERS)
 def test_every_reader_tells_the_file_and_what_it_is(tmp_path: Path, reader: str, kind: str) -> None:
-    make, said = ODD[kind]
+    make, reason = ODD[kind]
     if (reader, kind) == ("configuration", "a folder"):
-        said = "it is a directory that has no file NAME.yaml"
+        reason = "it is a directory that has no file NAME.yaml"
     path = make(tmp_path / "file")
     with pytest.raises((ConfigError, AddressKeyError, ImportFailed, AdminLinkError)) as refused:
         READERS[reader](path)
     (problem,) = getattr(refused.value, "problems", [str(refused.value)])
     assert str(path) in problem
-    assert said in problem
+    assert reason in problem
 
 
 @pytest.mark.parametrize("beside", ["", ".lock", "-wal", "-shm"])
 @pytest.mark.parametrize("kind", ["a FIFO", "a link to one", "a socket", "a folder"])
 def test_a_store_is_a_regular_file_and_all_beside_it(tmp_path: Path, kind: str, beside: str) -> None:
-    make, said = ODD[kind]
+    make, reason = ODD[kind]
     odd = make(tmp_path / f"store{beside}")
     with pytest.raises(StoreError, match=r"policies\.store: ") as refused:
         Store(tmp_path / "store")
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert not beside or str(odd) in str(refused.value)
 
 

@@ -73,5 +73,5 @@ def test_kill_in_each_step_of_a_drain_loses_nothing(tmp_path: Path) -> None:
             wait_for(lambda proxy=busy: proxy.admin.is_ready("/readyz"))  # type: ignore[misc]
         wait_for_more(crowd)
         crowd.end()
-        found = crowd.sample(0, 0)
-    assert {key: found[key] for key in ("failed", "lost", "disordered")} == {"failed": 0, "lost": 0, "disordered": 0}
+        sample = crowd.sample(0, 0)
+    assert {key: sample[key] for key in ("failed", "lost", "disordered")} == {"failed": 0, "lost": 0, "disordered": 0}

@@ -148,7 +148,7 @@ def member_reports(_folder: Path) -> Done:
 def files_are_read_again(_folder: Path) -> Done:
     counters = Counters()
 
-    async def take(_who: Principal) -> bool:
+    async def take(_principal: Principal) -> bool:
         return False
 
     async def reload() -> None:

@@ -576,9 +576,9 @@ def test_counts_are_taken_in_slices_though_all_streams_send(make_world: Make, li
     crowd, taken = Crowd(world, 4 * MANY), [0]
     take = world.intervals._taken
 
-    def counted(one: Stream | Limiter, end: Moment, began: Moment) -> CountedSpan:
+    def counted(subject: Stream | Limiter, end: Moment, began: Moment) -> CountedSpan:
         taken[0] += 1
-        return take(one, end, began)
+        return take(subject, end, began)
 
     world.intervals._taken = counted  # type: ignore[method-assign]
     crowd.send_while_lines_are_made(2, turn_ns=0, note=lambda: taken[0])

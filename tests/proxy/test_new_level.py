@@ -138,13 +138,13 @@ def said(run: Run, folder: Path) -> dict[str, Any]:
     return msgspec.json.decode((folder / "said.json").read_bytes(), type=dict[str, Any])
 
 
-def explained(said: dict[str, Any], what: str, direction: str) -> dict[str, Any]:
-    (level,) = [one for one in said[what][direction] if one["level"] == WORD]
+def explained(answers: dict[str, Any], name: str, direction: str) -> dict[str, Any]:
+    (level,) = [explanation for explanation in answers[name][direction] if explanation["level"] == WORD]
     return dict(level)
 
 
-def of(said: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    return [line for line in said["log"] if line["kind"] == kind]
+def of(answers: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [line for line in answers["log"] if line["kind"] == kind]
 
 
 def test_the_configuration_and_its_reference_have_it(said: dict[str, Any]) -> None:
@@ -164,14 +164,17 @@ def test_rest_sets_shows_exports_and_takes_it_back(said: dict[str, Any]) -> None
     )
     assert "client_versions:" in said["policies"]
     (setting,) = [
-        one for one in said["openapi"]["paths"]["/sluice/limits"]["put"]["parameters"] if one["name"] == "setting"
+        parameter
+        for parameter in said["openapi"]["paths"]["/sluice/limits"]["put"]["parameters"]
+        if parameter["name"] == "setting"
     ]
     assert WORD in setting["schema"]["enum"]
 
 
 def test_explain_says_which_value_holds_and_which_it_hides(said: dict[str, Any]) -> None:
     lines = [
-        (one["name"], one["origin"], one["state"], one["by"]) for one in explained(said, "explain", "publish")["values"]
+        (value["name"], value["origin"], value["state"], value["by"])
+        for value in explained(said, "explain", "publish")["values"]
     ]
     assert lines == [(NARROW, "rest", "holds", ""), (WIDE, "file", "hidden", f"{WORD} {NARROW} (rest)")]
     assert explained(said, "nameless", "publish") == {"level": WORD, "asked": False, "values": [], "in_force": None}
@@ -220,7 +223,7 @@ def test_the_report_judges_it(run: Run, said: dict[str, Any], folder: Path) -> N
     printed = run("sluice", "report", "--access-log", folder / "log", "--out", folder / "report", "--strict")
     assert printed.splitlines()[-1] == f"{folder}/report/report.html"
     report = msgspec.json.decode((folder / "report" / "report.json").read_bytes())
-    found = [one for one in report["rollups"] if (one["scope"], one["name"]) == ("level", WORD)]
-    assert [(one["containment"], one["entitlement"]) for one in found] == [("compliant", "compliant")]
+    rollups = [rollup for rollup in report["rollups"] if (rollup["scope"], rollup["name"]) == ("level", WORD)]
+    assert [(rollup["containment"], rollup["entitlement"]) for rollup in rollups] == [("compliant", "compliant")]
     assert {limiter["name"] for limiter in report["limiters"] if limiter["level"] == WORD} == {WIDE, NARROW}
     assert WORD in (folder / "report" / "report.html").read_text()

@@ -289,10 +289,10 @@ def test_who_is_stopped_for_another_reason_is_read_when_that_is_gone(world: Worl
 
 
 def test_two_crowds_share_the_slice(world: World) -> None:
-    one, two = world.crowd(), [world.line(f"d{number}", "10.0.0.67") for number in range(3 * MANY)]
-    _all_say(*one, *two)
+    crowd, other = world.crowd(), [world.line(f"d{number}", "10.0.0.67") for number in range(3 * MANY)]
+    _all_say(*crowd, *other)
     world.turns(300)
-    _all_say(*one, *two)
+    _all_say(*crowd, *other)
     order = world.turns(500)
     assert world.scheduler.in_turns == 2
     assert max(_largest_turn(order, "c"), _largest_turn(order, "d")) <= 5

@@ -249,18 +249,18 @@ def test_time_of_slow_reads_is_that_of_a_turn() -> None:
         return slow_reads.end(began, size)
 
     def turn() -> list[bool]:
-        found = [
+        flags = [
             read(99_999, 100_000),
             read(TURN_NS - 1, 4096),
             slow_reads.is_over,
             read(4096, 4096),
             slow_reads.is_over,
         ]
-        loop.call_soon(lambda: found.extend([slow_reads.is_over, slow_reads.is_tight]))
-        return found
+        loop.call_soon(lambda: flags.extend([slow_reads.is_over, slow_reads.is_tight]))
+        return flags
 
-    found = loop.run(turn)
-    assert found == [False, True, False, True, True, False, True]
+    flags = loop.run(turn)
+    assert flags == [False, True, False, True, True, False, True]
     assert slow_reads.lately() == 0
     assert not slow_reads.is_tight
     loop.close()

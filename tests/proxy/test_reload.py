@@ -96,10 +96,10 @@ class Desk:
         return take
 
     def _prepare(self, config: Config) -> Callable[[Principal], Awaitable[bool]]:
-        async def take(who: Principal) -> bool:
+        async def take(principal: Principal) -> bool:
             if self.fails is not None:
                 raise self.fails
-            self.takers.append(who)
+            self.takers.append(principal)
             before = self.taken[-1] if self.taken else None
             self.taken.append(config)
             return config != before
@@ -150,7 +150,7 @@ async def test_who_asked_is_told_with_the_outcome_in_the_log_and_to_what_takes_i
         desk.break_it("f: listen: no port")
         refused = await desk.reloader.reload("rest", ann)
 
-    assert [(one.cause, one.who) for one in (asked, signalled, refused)] == [
+    assert [(outcome.cause, outcome.who) for outcome in (asked, signalled, refused)] == [
         ("rest", ann),
         ("SIGHUP", None),
         ("rest", ann),

@@ -151,7 +151,7 @@ def to_device(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("put", "said"),
+    ("put", "problem"),
     [
         (fifo, "it is a FIFO"),
         (folder, "it is a directory that has no file NAME.yaml"),
@@ -163,7 +163,7 @@ def to_device(path: Path) -> None:
     ],
 )
 async def test_a_file_that_is_none_for_a_while_changes_nothing_and_is_read_when_it_is_back(
-    tmp_path: Path, put: Callable[[Path], object], said: str
+    tmp_path: Path, put: Callable[[Path], object], problem: str
 ) -> None:
     file, back = tmp_path / "sluice.yaml", tmp_path / "back"
     file.touch()
@@ -172,12 +172,12 @@ async def test_a_file_that_is_none_for_a_while_changes_nothing_and_is_read_when_
         file.unlink()
         put(file)
         line = await operator.hear("configuration not reloaded")
-        while said not in line["problem"]:  # between the two steps there is no file
+        while problem not in line["problem"]:  # between the two steps there is no file
             line = await operator.hear("configuration not reloaded")
         os.kill(os.getpid(), signal.SIGHUP)
         while line["cause"] != "SIGHUP":
             line = await operator.hear("configuration not reloaded")
-        assert f"{file}: {said}" in line["problem"].replace("cannot be read: ", "")
+        assert f"{file}: {problem}" in line["problem"].replace("cannot be read: ", "")
 
         if file.is_dir() and not file.is_symlink():
             file.rmdir()
@@ -210,5 +210,5 @@ def test_a_process_whose_configuration_becomes_a_fifo_ends_by_sigterm(tmp_path: 
             process.kill()
 
 
-def wait_for(said: str, lines: Iterable[str]) -> None:
-    assert any(said in line for line in lines), f"it ended without {said!r}"
+def wait_for(text: str, lines: Iterable[str]) -> None:
+    assert any(text in line for line in lines), f"it ended without {text!r}"

@@ -182,8 +182,8 @@ async def test_start_that_knows_no_run_before_is_shown_in_metrics(tmp_path: Path
     async with aiohttp.ClientSession(f"http://{admin}") as session, session.get("/metrics") as answer:
         shown = await answer.text()
     await proxy.stop()
-    found = {"loaded": 0.0, "missing": 1.0, "killed": 0.0, "refused": 0.0}
-    for word, value in found.items():
+    states = {"loaded": 0.0, "missing": 1.0, "killed": 0.0, "refused": 0.0}
+    for word, value in states.items():
         assert f'sluice_limit_state{{found="{word}"}} {value}\n' in shown
 
 
@@ -229,7 +229,7 @@ async def test_an_address_that_somebody_has_is_told_with_its_key(which: str) -> 
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET / HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n",
@@ -240,14 +240,14 @@ async def test_an_address_that_somebody_has_is_told_with_its_key(which: str) -> 
     ids=["url too long", "header too long", "no length", "TLS", "no chunk"],
 )
 async def test_what_is_no_request_is_answered_and_does_not_fill_the_log(
-    said: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    message: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     set_up_operator_log()
     async with broker_on_loopback() as broker:
         proxy = Proxy(given(broker))
         _, admin = await proxy.start()
         reader, writer = await asyncio.open_connection(*admin.rsplit(":", 1))
-        writer.write(said)
+        writer.write(message)
         assert b" 400 " in await reader.readline()
         writer.close()
         await proxy.stop()
@@ -718,8 +718,11 @@ async def test_broker_admin_authority_is_read_again_and_its_end_logged(
     ],
 )
 def test_a_check_reads_what_has_nothing_to_do_with_clients(key: str, section: dict[str, Any]) -> None:
-    found = StartCheck.of(given("127.0.0.1:1", more=section).read())
-    assert f"{key}: none: cannot be read: No such file or directory; make this file, or name another" in found.problems
+    start_check = StartCheck.of(given("127.0.0.1:1", more=section).read())
+    assert (
+        f"{key}: none: cannot be read: No such file or directory; make this file, or name another"
+        in start_check.problems
+    )
 
 
 async def test_a_start_without_limits_is_one_unless_that_is_meant(tmp_path: Path) -> None:

@@ -243,17 +243,19 @@ TALK: dict[str, tuple[list[bytes], list[bytes]]] = {
 
 
 def _there() -> int:
-    return sum(isinstance(one, Session | PeerTransport | Forwarding | DataPath | Streams) for one in gc.get_objects())
+    return sum(
+        isinstance(instance, Session | PeerTransport | Forwarding | DataPath | Streams) for instance in gc.get_objects()
+    )
 
 
-@pytest.mark.parametrize("who", [*TALK, "broker", "nobody"])
-def test_a_session_is_gone_when_it_is_over_without_any_search_for_it(who: str) -> None:
+@pytest.mark.parametrize("kind", [*TALK, "broker", "nobody"])
+def test_a_session_is_gone_when_it_is_over_without_any_search_for_it(kind: str) -> None:
     async def serve() -> int:
         async with broker_on_loopback() as broker:
             server = make_server(broker)
             address = await server.start()
             for round_ in range(3):
-                await _come_and_go(server, address, who)
+                await _come_and_go(server, address, kind)
                 if round_ == 0:
                     await asyncio.sleep(0.01)
                     gc.collect()
@@ -270,15 +272,15 @@ def test_a_session_is_gone_when_it_is_over_without_any_search_for_it(who: str) -
         gc.enable()
 
 
-async def _come_and_go(server: Server, address: str, who: str) -> None:
+async def _come_and_go(server: Server, address: str, kind: str) -> None:
     client = await connect_to(address)
-    client.send(connect() if who != "nobody" else b"\0" * 9)
-    if who != "nobody":
+    client.send(connect() if kind != "nobody" else b"\0" * 9)
+    if kind != "nobody":
         assert await client.hear() == connected()
-    if who == "broker":
+    if kind == "broker":
         next(iter(server.sessions)).broker.close(0)
-    said, heard = TALK.get(who, ([], []))
-    client.send(*said)
+    commands, heard = TALK.get(kind, ([], []))
+    client.send(*commands)
     for frame in heard:
         assert await client.hear() == frame
     client.writer.close()

@@ -83,10 +83,10 @@ class Processes:
 
     def members(self, index: int) -> int:
         try:
-            said = self.admin(index).get_json("/sluice/fleet")
+            fleet = self.admin(index).get_json("/sluice/fleet")
         except AdminError:
             return 0
-        return int(said["members_known"]) if said["coordinator"] else 0
+        return int(fleet["members_known"]) if fleet["coordinator"] else 0
 
     def wait_members(self, index: int, count: int = 2) -> None:
         wait_for(lambda: self.members(index) == count, PATIENCE_S, lambda: self.members(index))
@@ -429,15 +429,15 @@ def test_pauses_between_processes_double_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "problem"),
     [
         ({"admin": "127.0.0.1:8080", "metrics": "127.0.0.1:8081"}, "admin listens on 127.0.0.1:8081 already"),
         ({"admin": "127.0.0.1:6649"}, "listen listens on 127.0.0.1:6650 already"),
         ({"admin": "127.0.0.1:65535"}, "the last of 2 processes would have port 65536"),
     ],
 )
-def test_addresses_of_processes_do_not_meet(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=re.escape(said)):
+def test_addresses_of_processes_do_not_meet(given: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(problem)):
         Config.model_validate({"processes": 2, **given})
 
 
@@ -481,7 +481,7 @@ def connections(processes: Processes, index: int) -> int:
 
 def share(processes: Processes, index: int) -> float:
     shares = processes.admin(index).get_json("/sluice/fleet")["shares"]
-    return float(sum(one["share"] for one in shares if one["limiter"] == "publish tenant acme"))
+    return float(sum(share["share"] for share in shares if share["limiter"] == "publish tenant acme"))
 
 
 def _is_shared_evenly(watch: Arrivals, streams: int) -> bool:

@@ -67,9 +67,9 @@ def test_step_tells_one_share_and_a_taking_share_knows_at_once() -> None:
     assert [holder.is_paused for holder in holders] == [False] * 99 + [True]
     holders[7].take("a", 5)
     assert holders[7].is_paused
-    for told, _ in enumerate(slices[0], 1):
-        assert sum(holder.is_paused for holder in holders[:told]) == told
-        assert sum(holder.is_paused for holder in holders[told:]) <= 2
+    for step, _ in enumerate(slices[0], 1):
+        assert sum(holder.is_paused for holder in holders[:step]) == step
+        assert sum(holder.is_paused for holder in holders[step:]) <= 2
     assert all(holder.is_paused for holder in holders)
 
 
@@ -215,22 +215,22 @@ def test_nothing_is_kept_of_a_tenant_that_holds_nothing() -> None:
 def test_who_takes_again_while_it_is_told_that_it_may_is_told_how_it_stands_then() -> None:
     """A connection that goes on finds frames that it had read already."""
     budget = SharedBudget(100, lambda _tenant, _is_over, _held: None, lambda: None)
-    told: list[tuple[str, bool]] = []
+    turns: list[tuple[str, bool]] = []
 
     def first_turned(is_over: bool) -> None:  # noqa: FBT001 - the new state
-        told.append(("first", is_over))
+        turns.append(("first", is_over))
         if not is_over:
             first.take("a", 80)
 
     first = Share(budget, first_turned)
-    second = Share(budget, lambda is_over: told.append(("second", is_over)))
+    second = Share(budget, lambda is_over: turns.append(("second", is_over)))
     first.take("a", 40)
     second.take("a", 10)
-    told.clear()
+    turns.clear()
     first.give("a", 39)
     assert budget.used == 91
-    assert told[0] == ("first", False)
-    assert dict(told) == {"first": True, "second": True}
+    assert turns[0] == ("first", False)
+    assert dict(turns) == {"first": True, "second": True}
 
 
 STEPS = st.lists(
@@ -258,16 +258,16 @@ def test_only_holders_of_tenants_over_the_bound_are_paused(steps: list[tuple[int
         assert rig.budget.used == sum(each.held_bytes for each in holders)
         assert rig.budget.used < rig.budget.limit + 40 * len(holders)
         for each in holders:
-            assert each.is_paused == any(rig.budget.is_over(whose) for whose, _ in each.held)
-        holding = {whose for each in holders for whose, _ in each.held}
-        assert holding >= {whose for whose in "abc" if rig.budget.is_over(whose)}
+            assert each.is_paused == any(rig.budget.is_over(owner) for owner, _ in each.held)
+        holding = {owner for each in holders for owner, _ in each.held}
+        assert holding >= {owner for owner in "abc" if rig.budget.is_over(owner)}
     for holder in holders:
         while holder.held:
             holder.give_one()
     assert rig.budget.used == 0
     assert not any(holder.is_paused for holder in holders)
-    for whose in "abc":
-        turns = [is_over for tenant, is_over in rig.turns if tenant == whose]
+    for owner in "abc":
+        turns = [is_over for tenant, is_over in rig.turns if tenant == owner]
         assert turns == [True, False] * (len(turns) // 2)
 
 
@@ -295,10 +295,10 @@ def test_a_share_that_has_been_used_is_gone_when_nobody_has_it_any_more() -> Non
     class Told:
         def __call__(self, _is_over: bool) -> None: ...  # noqa: FBT001 - as a budget tells it
 
-    told = Told()
-    share = Share(Rig().budget, told)
-    known = weakref.ref(told)
+    listener = Told()
+    share = Share(Rig().budget, listener)
+    known = weakref.ref(listener)
     share.take("t", 5)
     share.give("t", 5)
-    del told, share
+    del listener, share
     assert known() is None

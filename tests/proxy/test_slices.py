@@ -364,12 +364,12 @@ def test_call_that_waits_for_its_turn_is_asked_for_once() -> None:
     def call() -> int:
         made.append("made")
         if len(made) == 1:
-            one.ask()
+            call_in_turn.ask()
         return 3
 
-    one = OneInTurn(lambda each, _key: queued.append(each), call, "key")
-    one.ask()
-    one.ask()
+    call_in_turn = OneInTurn(lambda each, _key: queued.append(each), call, "key")
+    call_in_turn.ask()
+    call_in_turn.ask()
     assert len(queued) == 1
     assert queued.pop()() == 3
     assert len(queued) == 1, "it may ask for itself again"

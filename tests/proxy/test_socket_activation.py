@@ -36,8 +36,8 @@ def described(*sockets: socket.socket, names: str | None = None, **variables: st
     for descriptor, each in enumerate(sockets, FIRST):
         os.dup2(each.fileno(), descriptor)
         each.close()
-    told = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(sockets))}
-    return told | ({} if names is None else {"LISTEN_FDNAMES": names}) | variables
+    environment = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(sockets))}
+    return environment | ({} if names is None else {"LISTEN_FDNAMES": names}) | variables
 
 
 @pytest.fixture
@@ -55,9 +55,9 @@ def matched(environment: dict[str, str], **config: object) -> Sockets:
     with ExitStack() as closing:
         for each in sockets:
             closing.enter_context(each.socket)
-        found = by_address(sockets, Config.model_validate(config))
-        assert not any(each.get_inheritable() for group in found.by_name.values() for each in group)
-    return found
+        listeners = by_address(sockets, Config.model_validate(config))
+        assert not any(each.get_inheritable() for group in listeners.by_name.values() for each in group)
+    return listeners
 
 
 @pytest.mark.parametrize("pid", ["", "1", "soon"])
@@ -71,10 +71,10 @@ def test_sockets_are_found_by_address_and_by_name(listening: socket.socket) -> N
     with socket.create_server(("127.0.0.1", 0)) as admin, socket.create_server(("127.0.0.1", 0)) as other:
         config = {"listen": [at(listening), at(other)], "admin": at(admin)}
         environment = described(listening, admin, other, names="sluice.socket:admin:listen")
-        found = matched(environment, **config)
+        listeners = matched(environment, **config)
     names = {f"listen pulsar://{each}" for each in config["listen"]} | {f"admin http://{config['admin']}"}
-    assert ({*found.by_name}, found.kept, environment) == (names, names, {})
-    assert [len(group) for group in found.by_name.values()] == [1, 1, 1]
+    assert ({*listeners.by_name}, listeners.kept, environment) == (names, names, {})
+    assert [len(group) for group in listeners.by_name.values()] == [1, 1, 1]
 
 
 def test_admin_address_of_a_further_process_is_found(listening: socket.socket) -> None:

@@ -27,20 +27,20 @@ def check(**values: Any) -> StartCheck:
 
 
 def test_nothing_is_found_about_a_good_configuration(tmp_path: Path) -> None:
-    found = check(
+    start_check = check(
         access_log={"dir": tmp_path / "log"},
         policies={"store": tmp_path / "p.db"},
         drain={"state": tmp_path / "state"},
         max_connections=10,
     )
-    assert (found.problems, found.warnings) == ([], [])
+    assert (start_check.problems, start_check.warnings) == ([], [])
     assert list(tmp_path.iterdir()) == []
 
 
 def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     missing = tmp_path / "none"
-    found = check(
+    start_check = check(
         listen="pulsar+ssl://127.0.0.1:0",
         tls={"certificate": missing, "key": missing},
         admin_access={"tokens": missing},
@@ -48,7 +48,7 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
         policies={"store": missing / "p.db"},
         fleet={"name": "f", "token_file": missing},
     )
-    keys = [problem.split(":")[0] for problem in found.problems]
+    keys = [problem.split(":")[0] for problem in start_check.problems]
     expected = ("admin_access.tokens", "tls.certificate", "fleet.token_file", "policies.store", "access_log.dir")
     assert {*expected, "access_log.address_key"} <= {*keys}
 
@@ -56,26 +56,28 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
 def test_state_folder_that_is_no_folder_is_found(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for folder in (tmp_path / "file", tmp_path / "file" / "state"):
-        found = check(drain={"state": folder})
-        assert found.problems == [f"drain.state: {folder}: {tmp_path / 'file'} is not a folder"]
+        start_check = check(drain={"state": folder})
+        assert start_check.problems == [f"drain.state: {folder}: {tmp_path / 'file'} is not a folder"]
         config = Config.model_validate({"drain": {"state": folder}})
         with pytest.raises(StartError, match=rf"^drain\.state: {folder}: cannot be read and written by this user \("):
             Proxy(ConfigSource(None, config.model_copy))
 
 
-@pytest.mark.parametrize(("room", "what"), [({"f_bavail": 0}, "is full"), ({"f_favail": 0}, "takes no further file")])
+@pytest.mark.parametrize(
+    ("room", "condition"), [({"f_bavail": 0}, "is full"), ({"f_favail": 0}, "takes no further file")]
+)
 def test_disk_without_room_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: dict[str, int], what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: dict[str, int], condition: str
 ) -> None:
     has = {"f_blocks": 9, "f_bavail": 9, "f_files": 9, "f_favail": 9} | room
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(**has))
-    found = check(
+    start_check = check(
         policies={"store": tmp_path / "p.db"}, drain={"state": tmp_path}, access_log={"dir": tmp_path / "log"}
     )
-    keys, text = {"policies.store", "drain.state", "access_log.dir"}, f"the file system of {tmp_path} {what}"
-    of_start = {each.split(":")[0]: each for each in found.problems}
-    of_serving = {each.split(":")[0]: each for each in found.warnings}
-    assert set(of_start) == ({"policies.store"} if what == "is full" else keys)
+    keys, text = {"policies.store", "drain.state", "access_log.dir"}, f"the file system of {tmp_path} {condition}"
+    of_start = {each.split(":")[0]: each for each in start_check.problems}
+    of_serving = {each.split(":")[0]: each for each in start_check.warnings}
+    assert set(of_start) == ({"policies.store"} if condition == "is full" else keys)
     assert all(text in (of_start | of_serving)[key] for key in keys)
 
 
@@ -131,10 +133,10 @@ def test_store_of_a_running_proxy_is_a_warning_with_its_address(tmp_path: Path) 
     store = Store(path)
     assert "another process uses it" in check(policies={"store": path}).problems[0]
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        found = check(policies={"store": path}, listen=f"127.0.0.1:{taken.getsockname()[1]}")
-    assert found.problems == []
-    assert [warning.split(":")[0] for warning in found.warnings[:2]] == ["listen", "policies.store"]
-    assert "perhaps by the proxy that this start replaces" in found.warnings[1]
+        start_check = check(policies={"store": path}, listen=f"127.0.0.1:{taken.getsockname()[1]}")
+    assert start_check.problems == []
+    assert [warning.split(":")[0] for warning in start_check.warnings[:2]] == ["listen", "policies.store"]
+    assert "perhaps by the proxy that this start replaces" in start_check.warnings[1]
     store.close()
     assert check(policies={"store": path}).problems == []
 
@@ -151,31 +153,33 @@ def test_a_check_keeps_no_lock(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("mount", "kind"), [("/proc", "proc"), ("/sys", "sysfs")])
 def test_a_folder_below_a_pseudo_file_system_is_found(monkeypatch: pytest.MonkeyPatch, mount: str, kind: str) -> None:
     monkeypatch.setattr("os.access", lambda *_: True)  # as for root
-    found = check(
+    start_check = check(
         access_log={"dir": f"{mount}/log"}, drain={"state": mount}, policies={"store": Path(mount) / "policies.db"}
     )
-    keys = [problem.split(":")[0] for problem in found.problems]
+    keys = [problem.split(":")[0] for problem in start_check.problems]
     assert sorted(keys) == ["access_log.dir", "drain.state", "policies.store"]
-    assert all(f"{mount} is in a file system of type {kind}" in problem for problem in found.problems)
+    assert all(f"{mount} is in a file system of type {kind}" in problem for problem in start_check.problems)
 
 
 def test_an_address_that_cannot_be_had_is_found() -> None:
-    found = check(listen="192.0.2.1:0")
-    assert [problem.split(":")[0] for problem in found.problems] == ["listen"]
+    start_check = check(listen="192.0.2.1:0")
+    assert [problem.split(":")[0] for problem in start_check.problems] == ["listen"]
 
 
 def test_a_broker_without_an_address_is_a_warning() -> None:
-    found = check(broker="pulsar://no-such-host.invalid:6650", admin_forward={"url": "http://no-such-host.invalid:1"})
-    assert found.problems == []
-    warnings = [each for each in found.warnings if "its name cannot be resolved" in each]
+    start_check = check(
+        broker="pulsar://no-such-host.invalid:6650", admin_forward={"url": "http://no-such-host.invalid:1"}
+    )
+    assert start_check.problems == []
+    warnings = [each for each in start_check.warnings if "its name cannot be resolved" in each]
     assert [each.split(":")[0] for each in warnings] == ["broker", "admin_forward.url"]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "LocalHost."])
 def test_requests_to_this_proxy_itself_are_refused(host: str) -> None:
     (free_port,) = free_ports(0)
-    found = check(admin=f"127.0.0.1:{free_port}", admin_forward={"url": f"http://{host}:{free_port}"})
-    (problem,) = found.problems
+    start_check = check(admin=f"127.0.0.1:{free_port}", admin_forward={"url": f"http://{host}:{free_port}"})
+    (problem,) = start_check.problems
     assert problem.startswith(f"admin_forward.url: http://{host}:{free_port}: this is the proxy's own admin address")
 
 
@@ -186,8 +190,8 @@ def test_too_few_descriptors_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_token_that_is_read_later_is_a_warning(tmp_path: Path) -> None:
-    found = check(admin_forward={"url": "http://127.0.0.1:1", "token": tmp_path / "none"}, max_connections=10)
-    assert [each.split(":")[0] for each in found.warnings] == ["admin_forward.token"]
+    start_check = check(admin_forward={"url": "http://127.0.0.1:1", "token": tmp_path / "none"}, max_connections=10)
+    assert [each.split(":")[0] for each in start_check.warnings] == ["admin_forward.token"]
 
 
 def test_keys_that_are_passed_over_are_warnings(tmp_path: Path) -> None:
@@ -199,9 +203,9 @@ def test_keys_that_are_passed_over_are_warnings(tmp_path: Path) -> None:
     token.chmod(0o600)
     jwks.chmod(0o600)
     section = {"mode": "terminate", "token": {"jwks": str(jwks)}, "broker": {"token_file": token}}
-    found = check(authentication=section, max_connections=10)
-    assert found.problems == []
-    assert len(found.warnings) == 1
+    start_check = check(authentication=section, max_connections=10)
+    assert start_check.problems == []
+    assert len(start_check.warnings) == 1
 
 
 def test_users_and_holders_that_are_passed_over_are_warnings(tmp_path: Path) -> None:
@@ -212,16 +216,16 @@ def test_users_and_holders_that_are_passed_over_are_warnings(tmp_path: Path) -> 
     for path in (users, tokens, own):
         path.chmod(0o600)
     section = {"mode": "terminate", "basic": {"htpasswd": str(users)}, "broker": {"token_file": own}}
-    found = check(authentication=section, admin_access={"tokens": tokens}, max_connections=10)
-    assert found.problems == []
+    start_check = check(authentication=section, admin_access={"tokens": tokens}, max_connections=10)
+    assert start_check.problems == []
     assert [
-        warning.split(f"{path}: ")[1][:40] for path, warning in zip((tokens, users), found.warnings, strict=True)
+        warning.split(f"{path}: ")[1][:40] for path, warning in zip((tokens, users), start_check.warnings, strict=True)
     ] == [
         "2: 'prom': access: 'reed': is neither re",
         "line 2: the hash is of no kind that is s",
     ]
-    assert found.warnings[0].endswith(" (a holder is passed over: its token opens nothing)")
-    assert all(str(path) in warning for path, warning in zip((tokens, users), found.warnings, strict=True))
+    assert start_check.warnings[0].endswith(" (a holder is passed over: its token opens nothing)")
+    assert all(str(path) in warning for path, warning in zip((tokens, users), start_check.warnings, strict=True))
 
 
 def test_warnings_leave_the_exit_code_0(tmp_path: Path) -> None:
@@ -308,8 +312,8 @@ def test_each_finding_has_the_line_of_its_key(tmp_path: Path, monkeypatch: pytes
     )
     monkeypatch.setenv("SLUICE_DRAIN__STATE", f"{tmp_path}/file")
     monkeypatch.setattr("proxy.start_check.highest_limit", lambda: 100)
-    found = findings(path, "--admin", "192.0.2.1:1")
-    keys = [finding.split(": ")[:2] for finding in found]
+    lines = findings(path, "--admin", "192.0.2.1:1")
+    keys = [finding.split(": ")[:2] for finding in lines]
     assert sorted(keys) == sorted(
         [
             [f"{path}:3", "admin_access.tokens"],
@@ -324,7 +328,7 @@ def test_each_finding_has_the_line_of_its_key(tmp_path: Path, monkeypatch: pytes
             ["default", "max_connections"],
         ]
     )
-    (tokens,) = [each for each in found if "admin_access.tokens" in each]
+    (tokens,) = [each for each in lines if "admin_access.tokens" in each]
     assert tokens.endswith(": cannot be read: No such file or directory; make this file, or name another")
 
 
@@ -334,9 +338,9 @@ def test_findings_of_a_folder_name_its_files(tmp_path: Path) -> None:
         "b": "otlp: {url: http://h, token: /no}",
     }.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-    found = findings(tmp_path, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
-    assert f"{tmp_path}/a.yaml:1: limits.plans.gold: no tenant and no namespace has this plan" in found
-    assert any(finding.startswith(f"{tmp_path}/b.yaml:1: otlp.token: /no: cannot be read") for finding in found)
+    lines = findings(tmp_path, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    assert f"{tmp_path}/a.yaml:1: limits.plans.gold: no tenant and no namespace has this plan" in lines
+    assert any(finding.startswith(f"{tmp_path}/b.yaml:1: otlp.token: /no: cannot be read") for finding in lines)
 
 
 def test_line_of_the_log_about_a_key_has_its_place(tmp_path: Path) -> None:

@@ -490,9 +490,9 @@ def test_new_process_tells_the_one_before_of_policies(tmp_path: Path, broker: st
         with asking.makefile("rb") as lines:
             assert json.loads(lines.readline()) == ["word", SERVES.decode()]
             proxy.admin.call(*CHANGE)
-            told = next(line for line in map(json.loads, lines) if line[0] == "policy")
-        assert told[1:5] == ["publish", "tenant", "public", None]
-        assert "9000/s" in told[5]
+            policy = next(line for line in map(json.loads, lines) if line[0] == "policy")
+        assert policy[1:5] == ["publish", "tenant", "public", None]
+        assert "9000/s" in policy[5]
 
 
 def test_signal_replaces_and_two_at_once_take_turns(tmp_path: Path, broker: str) -> None:

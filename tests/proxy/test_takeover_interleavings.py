@@ -295,9 +295,9 @@ class World:
         if new.is_alive and new.accepts and not old.hangs and SERVES in new.sent:
             yield from self._may("stop", new)
 
-    def _may(self, what: str, process: ModelProcess) -> Iterator[Choice]:
-        if self.left[what]:
-            yield what, process.name
+    def _may(self, event: str, process: ModelProcess) -> Iterator[Choice]:
+        if self.left[event]:
+            yield event, process.name
 
     def _of_step(self, process: ModelProcess, step: Step) -> Iterator[Choice]:
         is_watching = process is self.new and process.accepts
@@ -313,15 +313,15 @@ class World:
                 yield from self._may("late", process)
 
     def take(self, choice: Choice) -> None:
-        what, name = choice
+        event, name = choice
         process = self.old if name == "old" else self.new
-        if what in self.left:
-            self.left[what] -= 1
-        match what:
+        if event in self.left:
+            self.left[event] -= 1
+        match event:
             case "go on":
                 self._go_on(process)
             case "silence" | "late":
-                if what == "late" and process is self.new and process.accepts and self.old.is_alive:
+                if event == "late" and process is self.new and process.accepts and self.old.is_alive:
                     self.old.beat()
                 process.go_on(TimeoutError())
             case "kill":
@@ -406,7 +406,7 @@ def explored(path: Path) -> tuple[World, list[Choice]]:
             for choice in path:
                 world.take(choice)
             choices = world.choices()
-            if all(what in OPTIONAL for what, _ in choices):
+            if all(event in OPTIONAL for event, _ in choices):
                 world.check_end()
         except AssertionError as error:
             raise AssertionError(f"{error}, after {path}") from error
@@ -421,7 +421,7 @@ def test_every_order_of_steps_ends_with_one_process_that_serves() -> None:
         if (key := world.key()) not in seen:
             seen.add(key)
             paths.extend((*path, choice) for choice in choices)
-            if all(what in OPTIONAL for what, _ in choices):
+            if all(event in OPTIONAL for event, _ in choices):
                 ends[world.old.is_alive, world.new.is_alive] += 1
         world.close()
     assert set(ends) == {(True, False), (False, True), (False, False)}

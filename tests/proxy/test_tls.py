@@ -87,12 +87,12 @@ def test_a_broker_is_asked_for_the_name_of_its_certificate(host: str) -> None:
 def test_what_is_no_regular_file_is_told_and_not_waited_for(
     section: str, authority: Authority, tmp_path: Path, kind: str, key: str
 ) -> None:
-    make, said = ODD[kind]
+    make, reason = ODD[kind]
     path = make(tmp_path / "file")
     (problem,) = problems(section, {**authority.server(), key: path})
-    told = SECTIONS[section][1] if key == "client_ca" else key
-    assert problem.startswith(f"{section}.{told}: {path}: cannot be read: ")
-    assert said in problem
+    config_key = SECTIONS[section][1] if key == "client_ca" else key
+    assert problem.startswith(f"{section}.{config_key}: {path}: cannot be read: ")
+    assert reason in problem
 
 
 def test_a_key_of_another_certificate_is_told(section: str, authority: Authority) -> None:
@@ -119,9 +119,9 @@ def test_what_is_no_pem_is_told_with_its_key(section: str, authority: Authority,
     nothing = tmp_path / "nothing.pem"
     nothing.write_text("nothing\n")
     (problem,) = problems(section, {**authority.server(), key: nothing})
-    told = SECTIONS[section][1] if key == "client_ca" else key
-    what = "private key" if key == "key" else "certificate"
-    assert problem.startswith(f"{section}.{told}: {nothing}: holds no {what} in PEM")
+    config_key = SECTIONS[section][1] if key == "client_ca" else key
+    kind = "private key" if key == "key" else "certificate"
+    assert problem.startswith(f"{section}.{config_key}: {nothing}: holds no {kind} in PEM")
 
 
 def test_a_key_that_others_can_read_gets_a_warning(section: str, authority: Authority, tmp_path: Path) -> None:

@@ -188,11 +188,11 @@ def test_small_records_are_opened_a_bounded_number_in_a_turn(
 ) -> None:
     """Of all connections together, and in their order."""
     lines = [line, *(Line(authorities, shared) for _ in range(4))]
-    said = pattern(2500)
+    plaintext = pattern(2500)
     turns = Turns(*lines)
-    turns.arrive(*(b"".join(each.sealed(said[at : at + 1]) for at in range(len(said))) for each in lines))
+    turns.arrive(*(b"".join(each.sealed(plaintext[at : at + 1]) for at in range(len(plaintext))) for each in lines))
     assert max(turns.opened) <= 2 * AT_ONCE_RECORDS + len(lines) * 8, "the budget of reads, and that of all work"
-    assert [b"".join(each.heard.reads) for each in lines] == [said] * len(lines)
+    assert [b"".join(each.heard.reads) for each in lines] == [plaintext] * len(lines)
     assert shared.tls_buffers().kept == 0
     assert not any(each.raw.is_paused or each.heard.has_kept for each in lines)
     turns.loop.close()
@@ -248,19 +248,19 @@ def test_many_bytes_leave_in_few_system_calls_and_in_pieces_that_are_no_new_memo
     line: Line, size: int, pieces: list[int]
 ) -> None:
     """What is written may be overwritten behind it, as what is read into is."""
-    said = pattern(size)
-    memory = bytearray(said)
+    plaintext = pattern(size)
+    memory = bytearray(plaintext)
     line.tls.write(memoryview(memory))
     memory[:] = bytes(size)
     assert [len(call) for call in line.raw.calls] == pieces
     assert max(len(piece) for call in line.raw.calls for piece in call) < runtime.LARGE
-    assert line.opened(line.raw.taken(), size) == said
+    assert line.opened(line.raw.taken(), size) == plaintext
 
 
 def test_records_are_given_to_openssl_only_when_they_are_whole(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception costs as much as a good part of a record: a stream whose reads are full would pay for each."""
-    said = pattern(3 * MOST_RECORDS)
-    records = line.sealed(said)
+    plaintext = pattern(3 * MOST_RECORDS)
+    records = line.sealed(plaintext)
     asked: list[object] = []
 
     def counted(self: ssl.SSLObject, size: int, buffer: Any) -> int:
@@ -276,23 +276,23 @@ def test_records_are_given_to_openssl_only_when_they_are_whole(line: Line, monke
     turns.arrive(records)
     turns.loop.close()
     assert asked == [RECORD] * (3 * MOST_RECORDS // RECORD)
-    assert b"".join(line.heard.reads) == said
+    assert b"".join(line.heard.reads) == plaintext
     assert [len(read) % RECORD for read in line.heard.reads] == [0] * len(line.heard.reads)
     assert line.heard.full[-4:] == [True] * 3 + [False]
-    assert line.heard.bytes_read == len(said)
+    assert line.heard.bytes_read == len(plaintext)
 
 
 def test_the_beginning_of_one_connection_s_record_is_not_another_s(
     authorities: Authorities, shared: TransportContext, line: Line
 ) -> None:
     other = Line(authorities, shared)
-    said, theirs = pattern(20_000), b"x" * 30_000
-    records, others = line.sealed(said), other.sealed(theirs)
+    plaintext, theirs = pattern(20_000), b"x" * 30_000
+    records, others = line.sealed(plaintext), other.sealed(theirs)
     line.arrives(records[:10_000])
     other.arrives(others[:20_000])
     line.arrives(records[10_000:])
     other.arrives(others[20_000:])
-    assert b"".join(line.heard.reads) == said
+    assert b"".join(line.heard.reads) == plaintext
     assert b"".join(other.heard.reads) == theirs
 
 

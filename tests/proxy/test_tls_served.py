@@ -84,9 +84,9 @@ async def test_a_stream_of_many_mebibytes_comes_back_as_it_was_sent(authorities:
         client = await securely(secure, authorities.client())
         client.send(connect())
         assert await client.hear() == connected()
-        said = [unknown_command(content=os.urandom(size)) for size in (1, 100, 16_384, 70_000, 200_000) * 40]
-        client.send(*said)
-        for frame in said:
+        frames = [unknown_command(content=os.urandom(size)) for size in (1, 100, 16_384, 70_000, 200_000) * 40]
+        client.send(*frames)
+        for frame in frames:
             assert await client.hear() == frame
         client.writer.close()
         await served.server.stop(5)
@@ -145,10 +145,10 @@ def _hello(context: ssl.SSLContext) -> bytes:
     return outgoing.read()
 
 
-async def _fail(address: str, said: bytes, waits: bool) -> None:  # noqa: FBT001
+async def _fail(address: str, opening: bytes, waits: bool) -> None:  # noqa: FBT001
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(said)
+    writer.write(opening)
     with contextlib.suppress(ConnectionError):
         if waits:
             await reader.read(65536)
@@ -207,5 +207,5 @@ def _allocated() -> int:
     """Bytes that are allocated outside of Python's own memory, as OpenSSL's are."""
     mallinfo = ctypes.CDLL(None).mallinfo2
     mallinfo.restype = _MallInfo
-    found = mallinfo()
-    return int(found.uordblks + found.hblkhd)
+    info = mallinfo()
+    return int(info.uordblks + info.hblkhd)

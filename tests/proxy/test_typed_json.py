@@ -47,5 +47,5 @@ def test_msgspec_still_needs_decoders_made_one_by_one() -> None:
 
 def test_the_proxy_makes_decoders_in_one_place() -> None:
     typed = re.compile(r"msgspec\.json\.decode\([^\n]*type=")
-    found = [path.name for path in (ROOT / "proxy").rglob("*.py") if typed.search(path.read_text())]
-    assert found == []
+    names = [path.name for path in (ROOT / "proxy").rglob("*.py") if typed.search(path.read_text())]
+    assert names == []

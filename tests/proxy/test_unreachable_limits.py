@@ -41,9 +41,9 @@ def publish(messages: int, **more: Any) -> dict[str, Any]:
 
 
 def test_limit_above_a_wider_one_is_found() -> None:
-    (found,) = unreachable({**TENANT, "topics": {TOPIC: publish(500, bytes="1kB")}})
-    assert found.severity == "warning"
-    assert found.text == (
+    (finding,) = unreachable({**TENANT, "topics": {TOPIC: publish(500, bytes="1kB")}})
+    assert finding.severity == "warning"
+    assert finding.text == (
         f"publish limit of topic {TOPIC} (file), 500 messages/s, is above that of tenant acme (file), 100 messages/s"
     )
 
@@ -184,10 +184,10 @@ def test_limit_that_can_be_reached_is_not(limits: dict[str, Any]) -> None:
     ],
 )
 def test_limit_is_named_as_it_is_written_at_each_level(limits: dict[str, Any], texts: list[str]) -> None:
-    found = told(limits)
-    assert [each.startswith(f"publish limit of {text}") for each, text in zip(found, texts, strict=True)] == [
+    lines = told(limits)
+    assert [each.startswith(f"publish limit of {text}") for each, text in zip(lines, texts, strict=True)] == [
         True for _ in texts
-    ], found
+    ], lines
 
 
 def test_subscription_is_compared_with_its_topic() -> None:
@@ -225,17 +225,17 @@ def test_tenants_own_narrower_value_is_taken_into_account() -> None:
 def test_limit_of_a_tenant_for_itself_is_looked_at() -> None:
     policies = policies_of(Config.model_validate({"limits": TENANT}).limits)
     policies.put_tenants("publish", Setting.TOPIC, TOPIC, Value(Limit(rate(500)), "tenant"))
-    (found,) = found_in(policies)
-    assert found.text.startswith(
+    (finding,) = found_in(policies)
+    assert finding.text.startswith(
         f"publish limit of topic {TOPIC} (tenant), 500 messages/s, is above that of tenant acme (file)"
     )
 
 
 def test_list_of_limits_is_bounded() -> None:
     many = {f"persistent://acme/shop/t{number}": publish(500) for number in range(30)}
-    found = unreachable({**TENANT, "topics": many})
-    assert len(found) == MOST_LISTED + 1
-    assert found[-1].text == "10 further limits like these"
+    findings = unreachable({**TENANT, "topics": many})
+    assert len(findings) == MOST_LISTED + 1
+    assert findings[-1].text == "10 further limits like these"
 
 
 def test_each_step_looks_at_one_limit() -> None:

@@ -140,8 +140,8 @@ def varint(number: int) -> bytes:
     return bytes([*encoded, number])
 
 
-def as_frame(said: "Message | bytes") -> bytes:
-    return said if isinstance(said, bytes) else encode(said)
+def as_frame(command: "Message | bytes") -> bytes:
+    return command if isinstance(command, bytes) else encode(command)
 
 
 def body(frame: bytes) -> Any:

@@ -122,8 +122,8 @@ def test_every_command_takes_quiet_on_both_sides(name: str) -> None:
 
 def test_version_is_an_option_too() -> None:
     assert runner.invoke(app, ["--version"]).output == f"sluice {importlib.metadata.version('pulsar-sluice')}\n"
-    found = json.loads(runner.invoke(app, ["version", "--json"]).output)
-    assert found["version"] == importlib.metadata.version("pulsar-sluice")
+    document = json.loads(runner.invoke(app, ["version", "--json"]).output)
+    assert document["version"] == importlib.metadata.version("pulsar-sluice")
 
 
 @pytest.mark.parametrize(("limits", "code"), [("{}", 0), ("{tenants: {acme: {publish: fast}}}", 1)])
@@ -140,18 +140,18 @@ def test_quiet_leaves_errors_and_the_exit_code(tmp_path: Path, limits: str, code
 def test_quiet_leaves_what_json_asks_for() -> None:
     loud = runner.invoke(app, ["version", "--json"]).stdout
     assert runner.invoke(app, ["-q", "version", "--json"]).stdout == loud
-    found = json.loads(runner.invoke(app, ["check", "-q", "--json"]).stdout)
-    assert found["warnings"], "without limits there is one"
+    document = json.loads(runner.invoke(app, ["check", "-q", "--json"]).stdout)
+    assert document["warnings"], "without limits there is one"
     assert runner.invoke(app, ["check", "-q"]).stderr == ""
 
 
 def test_check_as_json_has_problems_and_warnings(tmp_path: Path) -> None:
     (tmp_path / "sluice.yaml").write_text("limits: {tenants: {acme: {publish: fast}}}\nlisten: nowhere")
     result = runner.invoke(app, ["check", "--values-only", "--json", "--config", str(tmp_path / "sluice.yaml")])
-    found = json.loads(result.output)
+    document = json.loads(result.output)
     assert result.exit_code == 1
-    assert len(found["problems"]) == 2
-    assert found["warnings"] == []
+    assert len(document["problems"]) == 2
+    assert document["warnings"] == []
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))

@@ -41,17 +41,17 @@ def test_a_tool_that_fails_is_an_error():
         instructions._run([sys.executable, "-c", "raise SystemExit('no such process')"])
 
 
-@pytest.mark.parametrize(("error", "said"), [(KeyboardInterrupt(), "interrupted"), (OSError(28, "full"), "full")])
-def test_what_ends_it_is_one_line(monkeypatch, capsys, error, said):
+@pytest.mark.parametrize(("error", "reason"), [(KeyboardInterrupt(), "interrupted"), (OSError(28, "full"), "full")])
+def test_what_ends_it_is_one_line(monkeypatch, capsys, error, reason):
     def fails():
         raise error
 
     monkeypatch.setattr(shutil, "which", lambda name: name)
     monkeypatch.setattr(instructions, "Native", fails)
     assert instructions.main([]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("bench instructions: ")
-    assert told.endswith(f"{said}\n")
+    message = capsys.readouterr().err
+    assert message.startswith("bench instructions: ")
+    assert message.endswith(f"{reason}\n")
 
 
 @pytest.mark.parametrize("text", ["8", "x", "0x100", "8x-1", "8x0", "1x9999999999", "1x2x3", ""])

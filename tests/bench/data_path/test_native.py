@@ -16,10 +16,10 @@ from protocol.pulsar_pb2 import BaseCommand
 
 def read_frames(connection, count):
     cutter = FrameCutter(1 << 20)
-    found: list[BaseCommand] = []
-    while len(found) < count:
-        found += [split(frame)[0] for frame in cutter.feed(connection.recv(65536))]
-    return found
+    commands: list[BaseCommand] = []
+    while len(commands) < count:
+        commands += [split(frame)[0] for frame in cutter.feed(connection.recv(65536))]
+    return commands
 
 
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 99, 100, 101, 250])
@@ -88,7 +88,7 @@ def test_receipts_carry_the_sequence_ids_in_order(native):
     answer = SinkAnswer(receipt.frame, 1, receipt.sequence_at, first)
     here.sendall(wire.send_frame(100).frame * 3)
     native.receive([there], answer, wanted=3)
-    assert [found.send_receipt.sequence_id for found in read_frames(here, 3)] == [first, first + 1, first + 2]
+    assert [command.send_receipt.sequence_id for command in read_frames(here, 3)] == [first, first + 1, first + 2]
     here.close()
     there.close()
 

@@ -98,12 +98,12 @@ def test_a_download_that_fails_is_told_and_leaves_nothing(monkeypatch, tmp_path)
     [(ZERO_COPY, "0", None), (COPYING, "0", "false"), (PARSING, "1", None)],
 )
 def test_each_way_has_its_settings(tmp_path, name, level, zero_copy):
-    found = official_properties(name, Place(tmp_path, 11, 12, 13))
-    assert found["proxyLogLevel"] == level
-    assert found.get("proxyZeroCopyModeEnabled") == zero_copy
-    assert (found["servicePort"], found["webServicePort"]) == ("11", "12")
-    assert found["brokerServiceURL"] == "pulsar://127.0.0.1:13"
-    assert found["brokerProxyAllowedTargetPorts"] == "13"
+    properties = official_properties(name, Place(tmp_path, 11, 12, 13))
+    assert properties["proxyLogLevel"] == level
+    assert properties.get("proxyZeroCopyModeEnabled") == zero_copy
+    assert (properties["servicePort"], properties["webServicePort"]) == ("11", "12")
+    assert properties["brokerServiceURL"] == "pulsar://127.0.0.1:13"
+    assert properties["brokerProxyAllowedTargetPorts"] == "13"
 
 
 def test_without_java_it_cannot_be_had(monkeypatch, tmp_path):
@@ -124,7 +124,7 @@ def test_interpreted_it_finds_nothing_compiled(tmp_path):
     command = interpreted_plan().command(Place(tmp_path, 1, 2, 3))
     copies = tmp_path / "interpreted"
     version = [*command.line[: command.line.index("serve")], "version"]
-    said = subprocess.run(version, env=os.environ | command.env, capture_output=True, text=True, check=True)
-    assert "interpreted" in said.stdout, "from wherever it is started, which may be where all is compiled"
+    done = subprocess.run(version, env=os.environ | command.env, capture_output=True, text=True, check=True)
+    assert "interpreted" in done.stdout, "from wherever it is started, which may be where all is compiled"
     assert (copies / "protocol" / "walk.py").exists()
     assert list(copies.rglob("*.so")) == []

@@ -45,10 +45,10 @@ SHORT = [
 def test_every_frame_counts_and_every_figure_is_given(stage, row, name, monkeypatch):
     """A frame that is lost or counted twice, or a figure without a value, would be seen here."""
     monkeypatch.setattr(connections, "SETTLE_S", 0.0)
-    found = row.measure(stage, name)
-    assert {figure.key for figure in row.figures} <= set(found)
-    assert found.get("lost", 0) == found.get("share", 0) == found.get("cut", 0) == 0
-    assert all(found[key] > 0 for key in ("rate", "p99") if key in found)
+    sample = row.measure(stage, name)
+    assert {figure.key for figure in row.figures} <= set(sample)
+    assert sample.get("lost", 0) == sample.get("share", 0) == sample.get("cut", 0) == 0
+    assert all(sample[key] > 0 for key in ("rate", "p99") if key in sample)
 
 
 ONE_LEG = ("-client", "-broker")
@@ -61,16 +61,16 @@ ONE_LEG = ("-client", "-broker")
     ids=lambda row: row.name,
 )
 def test_every_frame_counts_through_legs_with_tls(stage, tls_lines, row):
-    found = row.measure(replace(stage, tls=tls_lines), SLUICE)
-    assert {figure.key for figure in row.figures} <= set(found)
-    assert found.get("lost", 0) == 0
-    assert all(found[key] > 0 for key in ("rate", "p99", "per_cpu") if key in found)
+    sample = row.measure(replace(stage, tls=tls_lines), SLUICE)
+    assert {figure.key for figure in row.figures} <= set(sample)
+    assert sample.get("lost", 0) == 0
+    assert all(sample[key] > 0 for key in ("rate", "p99", "per_cpu") if key in sample)
 
 
 @pytest.mark.parametrize("row", [row for row in sizing.rows() if "-1024-" in row.name], ids=lambda row: row.name)
 def test_each_figure_of_the_page_on_sizing_is_given(stage, tls_lines, row):
-    found = row.measure(replace(stage, tls=tls_lines), SLUICE)
-    assert found[row.figures[0].key] > 0
+    sample = row.measure(replace(stage, tls=tls_lines), SLUICE)
+    assert sample[row.figures[0].key] > 0
 
 
 @pytest.mark.parametrize(("part", "more"), [(0.5, 0.1), (0.99, 5.1)])
@@ -123,9 +123,9 @@ def test_streams_are_held_and_what_they_cost_is_measured(stage, monkeypatch, loa
     monkeypatch.setattr(many_streams, "_BURST_OVER_S", 0.05)
     monkeypatch.setattr(many_streams, "_LOGGED_S", 0.05)
     row = many_streams.held_row(load)
-    found = row.measure(stage, SLUICE)
-    assert set(found) == {figure.key for figure in row.figures}
-    assert found["held"] > 0
+    sample = row.measure(stage, SLUICE)
+    assert set(sample) == {figure.key for figure in row.figures}
+    assert sample["held"] > 0
 
 
 def test_a_rate_counts_the_window_alone(monkeypatch):
@@ -166,9 +166,9 @@ def test_the_log_is_measured_beside_sluice_without_it(stage, monkeypatch):
     for name, value in (("_ALL_LOGGED_S", 0.05), ("_TIMES_A_SECOND", 100)):
         monkeypatch.setattr(many_streams, name, value)
     row = many_streams.log_row(LOAD)
-    found = row.measure(stage, SLUICE)
-    assert set(found) == {figure.key for figure in row.figures}
-    assert min(found[key] for key in ("idle", "cpu", "without", "rate", "free")) > 0
+    sample = row.measure(stage, SLUICE)
+    assert set(sample) == {figure.key for figure in row.figures}
+    assert min(sample[key] for key in ("idle", "cpu", "without", "rate", "free")) > 0
 
 
 def test_each_stream_of_a_connection_is_active():
@@ -214,9 +214,9 @@ def test_what_passes_through_the_peer_is_measured(real, name, monkeypatch):
 
     monkeypatch.setattr(throughput, "pass_through", passes)
     row = throughput.perf_row(TRAFFIC)
-    found = [row.measure(real, name) for _ in range(2)]
-    assert set(found[0]) == {figure.key for figure in row.figures}
-    assert found[0]["rate"] == 90
+    samples = [row.measure(real, name) for _ in range(2)]
+    assert set(samples[0]) == {figure.key for figure in row.figures}
+    assert samples[0]["rate"] == 90
     url, topic, traffic, folder = calls[0]
     assert (url, traffic) == (f"pulsar://127.0.0.1:{real.peers[name].port}", TRAFFIC)
     assert topic != calls[1][1], "a topic of its own each time"

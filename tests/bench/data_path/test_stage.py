@@ -21,18 +21,18 @@ PING = encode(CommandPing())
 def test_both_ends_of_a_connection_belong_together(stage, name):
     for open_streams in (stage.producers, stage.consumers):
         here, there = open_streams(stage.peers[name].port, 3)
-        for number, (one, other) in enumerate(zip(here, there, strict=True)):
+        for number, (end, other) in enumerate(zip(here, there, strict=True)):
             other.settimeout(10)
-            said = PING * (number + 1)
-            one.sendall(said)
+            pings = PING * (number + 1)
+            end.sendall(pings)
             heard = b""
-            while len(heard) < len(said):
-                heard += other.recv(len(said))
-            assert heard == said
-            one.close()
+            while len(heard) < len(pings):
+                heard += other.recv(len(pings))
+            assert heard == pings
+            end.close()
             while rest := other.recv(1024):
                 heard += rest
-            assert heard == said
+            assert heard == pings
             other.close()
 
 
@@ -115,12 +115,12 @@ class Measured:
 
 def test_peers_take_turns_and_the_first_round_is_thrown_away():
     measured = Measured()
-    told: list[str] = []
+    lines: list[str] = []
     row: DataRow = Row("r", "R", FIGURES, measured, ("a", "b", "absent"))
-    found = measure([row], stage_of("a", "b"), 2, told.append)
+    samples = measure([row], stage_of("a", "b"), 2, lines.append)
     assert measured.calls == ["a", "b", "b", "a", "a", "b"], "whoever begins is another one each time"
-    assert found == {"r": {"a": [{"turn": 4.0}, {"turn": 5.0}], "b": [{"turn": 3.0}, {"turn": 6.0}]}}
-    assert told[0] == "r, 1 of 2: b: 3 turn"
+    assert samples == {"r": {"a": [{"turn": 4.0}, {"turn": 5.0}], "b": [{"turn": 3.0}, {"turn": 6.0}]}}
+    assert lines[0] == "r, 1 of 2: b: 3 turn"
 
 
 def test_a_row_that_is_measured_once_counts_at_once():
@@ -129,8 +129,8 @@ def test_a_row_that_is_measured_once_counts_at_once():
 
 
 def test_what_fails_is_told_and_the_others_go_on():
-    told: list[str] = []
+    lines: list[str] = []
     row: DataRow = Row("r", "R", FIGURES, Measured(fails_at=3), ("a", "b"))
-    found = measure([row], stage_of("a", "b"), 1, told.append)
-    assert found == {"r": {"a": [{"turn": 4.0}], "b": [None]}}
-    assert "r: b failed: it fell over" in told
+    samples = measure([row], stage_of("a", "b"), 1, lines.append)
+    assert samples == {"r": {"a": [{"turn": 4.0}], "b": [None]}}
+    assert "r: b failed: it fell over" in lines

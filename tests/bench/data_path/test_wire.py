@@ -77,17 +77,17 @@ def _broker(listener, answers):
 
 
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("answers", "message"),
     [
         ([CONNECTED, encode(CommandError(request_id=1, error=MetadataError, message="no"))], "ERROR instead of PART"),
         ([CONNECTED], "ended before PARTITIONED_METADATA_RESPONSE came"),
     ],
 )
-def test_a_refusal_or_an_end_is_an_error(answers, said):
+def test_a_refusal_or_an_end_is_an_error(answers, message):
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         beside(lambda: _broker(listener, answers)),
-        pytest.raises(BenchError, match=said),
+        pytest.raises(BenchError, match=message),
     ):
         wire.broker_of(TOPIC, listener.getsockname()[1])
 

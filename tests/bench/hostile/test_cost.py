@@ -60,10 +60,10 @@ def test_kind_over_its_bound_fails_the_command(
 
 
 def cost(stage: HostileStage, kind: HostileKind) -> float:
-    found = [stage.attack(kind, SECONDS, rest=0)[1]]
+    samples = [stage.attack(kind, SECONDS, rest=0)[1]]
     # On a busy machine so short an attack may be over before the neighbour has an answer.
-    while "publish" not in found[-1] and len(found) < _TRIES:
-        found.append(stage.attack(kind, SECONDS, rest=0)[1])
-    assert found[-1]["opened"] > 0, "it attacked"
-    assert "publish" in found[-1], "its neighbour was served meanwhile"
-    return max(sample["memory"] for sample in found) - stage.memory_at_start / MB
+    while "publish" not in samples[-1] and len(samples) < _TRIES:
+        samples.append(stage.attack(kind, SECONDS, rest=0)[1])
+    assert samples[-1]["opened"] > 0, "it attacked"
+    assert "publish" in samples[-1], "its neighbour was served meanwhile"
+    return max(sample["memory"] for sample in samples) - stage.memory_at_start / MB

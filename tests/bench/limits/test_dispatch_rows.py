@@ -34,9 +34,9 @@ from loadgen.load.clients import Clients
 from loadgen.load.offering import Settle
 
 
-def missed_of(figures, found):
+def missed_of(figures, sample):
     """The keys whose goal is missed by one sample."""
-    rounds = {"Sluice": [found]}
+    rounds = {"Sluice": [sample]}
     return {figure.key for figure in figures for goal in figure.goals if not figure.is_met(goal, rounds, "Sluice")}
 
 
@@ -49,25 +49,25 @@ def evenly(seconds: int) -> list[float]:
 
 
 def test_what_flows_evenly_meets_every_goal():
-    found = backlog(evenly(6), [], 6)
-    assert not missed_of(BACKLOG, found) - {"pause"}
-    assert found["first"] == found["mean"] == 1.0
-    assert found["gap"] == pytest.approx(2.0)
-    assert found["excess"] == pytest.approx(-49)
+    sample = backlog(evenly(6), [], 6)
+    assert not missed_of(BACKLOG, sample) - {"pause"}
+    assert sample["first"] == sample["mean"] == 1.0
+    assert sample["gap"] == pytest.approx(2.0)
+    assert sample["excess"] == pytest.approx(-49)
 
 
 def test_lumps_keep_the_rate_and_leave_a_second_between_them():
-    found = backlog(lumps(6), [], 6)
-    assert found["mean"] == 1.0
-    assert found["worst"] == pytest.approx(0.0)
-    assert found["gap"] == pytest.approx(1000)
-    assert found["excess"] == pytest.approx(EVEN - 50)
+    sample = backlog(lumps(6), [], 6)
+    assert sample["mean"] == 1.0
+    assert sample["worst"] == pytest.approx(0.0)
+    assert sample["gap"] == pytest.approx(1000)
+    assert sample["excess"] == pytest.approx(EVEN - 50)
 
 
 def test_twice_the_limit_in_the_first_second_is_seen():
-    found = backlog(sorted([0.5] * EVEN + evenly(6)), [], 6)
-    assert found["first"] == 2.0
-    assert found["mean"] == 1.0
+    sample = backlog(sorted([0.5] * EVEN + evenly(6)), [], 6)
+    assert sample["first"] == 2.0
+    assert sample["mean"] == 1.0
 
 
 def test_a_standstill_of_the_consumer_is_no_gap():
@@ -77,26 +77,26 @@ def test_a_standstill_of_the_consumer_is_no_gap():
 
 
 def test_silence_is_no_crash_and_no_success():
-    found = backlog([], [], 6)
-    assert found["mean"] == 0.0
-    assert found["gap"] == math.inf
+    sample = backlog([], [], 6)
+    assert sample["mean"] == 0.0
+    assert sample["gap"] == math.inf
 
 
 def test_one_every_ten_milliseconds_is_even():
-    found = gap([number / 100 for number in range(300)], [], 3)
-    assert found == {key: pytest.approx(10) for key in ("gap", "p99", "p50")}
+    sample = gap([number / 100 for number in range(300)], [], 3)
+    assert sample == {key: pytest.approx(10) for key in ("gap", "p99", "p50")}
 
 
 def test_a_lump_a_second_is_not_though_most_of_its_messages_are_close():
-    found = gap([float(second) for second in range(3) for _ in range(100)], [], 3)
-    assert found == {"gap": 1000.0, "p99": 0.0, "p50": 0.0}
+    sample = gap([float(second) for second in range(3) for _ in range(100)], [], 3)
+    assert sample == {"gap": 1000.0, "p99": 0.0, "p50": 0.0}
 
 
 def test_a_single_silence_is_the_gap():
     times = [number / 100 for number in range(300) if not 100 <= number < 120]
-    found = gap(times, [], 3)
-    assert found["gap"] == pytest.approx(210)
-    assert found["p50"] == pytest.approx(10)
+    sample = gap(times, [], 3)
+    assert sample["gap"] == pytest.approx(210)
+    assert sample["p50"] == pytest.approx(10)
 
 
 def test_nothing_at_all_is_the_longest_gap():
@@ -108,18 +108,18 @@ def in_batches(*at: float) -> list[float]:
 
 
 def test_a_batch_every_half_second_meets_every_goal():
-    found = batches(in_batches(0, *(0.4 + 0.5 * number for number in range(20))), 10)
-    assert not missed_of(BATCHES, found)
-    assert found["first"] == 1.5
-    assert found["mean"] == pytest.approx(1.05)
+    sample = batches(in_batches(0, *(0.4 + 0.5 * number for number in range(20))), 10)
+    assert not missed_of(BATCHES, sample)
+    assert sample["first"] == 1.5
+    assert sample["mean"] == pytest.approx(1.05)
 
 
 def test_a_receiver_queue_at_once_is_ten_times_the_limit_and_a_long_silence():
-    found = batches([0.0] * 1000 + [9.5] * 1000, 10)
-    assert found["first"] == 10.0
-    assert found["silence"] == pytest.approx(9.5)
-    assert found["excess"] == pytest.approx(2000 - 950 - 10 - BATCH)
-    assert missed_of(BATCHES, found) == {
+    sample = batches([0.0] * 1000 + [9.5] * 1000, 10)
+    assert sample["first"] == 10.0
+    assert sample["silence"] == pytest.approx(9.5)
+    assert sample["excess"] == pytest.approx(2000 - 950 - 10 - BATCH)
+    assert missed_of(BATCHES, sample) == {
         "first",
         "excess",
         "silence",
@@ -128,48 +128,48 @@ def test_a_receiver_queue_at_once_is_ten_times_the_limit_and_a_long_silence():
 
 def test_large_messages_count_by_their_bytes():
     arrivals = [(number * LARGE / SIZES_LIMIT, LARGE) for number in range(200)]
-    found = sizes(arrivals, 10)
-    assert found["first"] == found["worst"] == found["mean"] == pytest.approx(1.0)
-    assert not missed_of(SIZES, found)
+    sample = sizes(arrivals, 10)
+    assert sample["first"] == sample["worst"] == sample["mean"] == pytest.approx(1.0)
+    assert not missed_of(SIZES, sample)
 
 
 def test_large_ones_read_as_if_they_were_small_are_seen():
-    found = sizes([(0.0, SMALL)] * 1000 + [(0.5, LARGE)] * 100 + [(6.0, LARGE)] * 20, 10)
-    assert found["first"] == found["worst"] == pytest.approx(5.1)
-    assert found["excess"] == pytest.approx(5000 - 100 - 50)
-    assert missed_of(SIZES, found)
+    sample = sizes([(0.0, SMALL)] * 1000 + [(0.5, LARGE)] * 100 + [(6.0, LARGE)] * 20, 10)
+    assert sample["first"] == sample["worst"] == pytest.approx(5.1)
+    assert sample["excess"] == pytest.approx(5000 - 100 - 50)
+    assert missed_of(SIZES, sample)
 
 
 def test_the_worst_second_need_not_be_the_first():
-    found = sizes([(0.0, SMALL), (3.5, LARGE), (3.6, LARGE)], 10)
-    assert found["first"] == pytest.approx(SMALL / SIZES_LIMIT)
-    assert found["worst"] == pytest.approx(2 * LARGE / SIZES_LIMIT)
+    sample = sizes([(0.0, SMALL), (3.5, LARGE), (3.6, LARGE)], 10)
+    assert sample["first"] == pytest.approx(SMALL / SIZES_LIMIT)
+    assert sample["worst"] == pytest.approx(2 * LARGE / SIZES_LIMIT)
 
 
 def test_a_limit_that_is_kept_is_a_mean_of_one():
-    found = group([number / GROUP_LIMIT for number in range(11 * GROUP_LIMIT)], 10)
-    assert found == {key: pytest.approx(1.0) for key in ("first", "mean", "settled")}
-    assert not missed_of(GROUP_FIGURES, found)
+    sample = group([number / GROUP_LIMIT for number in range(11 * GROUP_LIMIT)], 10)
+    assert sample == {key: pytest.approx(1.0) for key in ("first", "mean", "settled")}
+    assert not missed_of(GROUP_FIGURES, sample)
 
 
 def test_a_backlog_drained_at_once_is_no_rate_of_more_than_a_second():
-    found = group([number / 10_000 for number in range(TOPICS * GROUP_COUNT)], 10)
-    assert found["mean"] == found["first"] == TOPICS * GROUP_COUNT / GROUP_LIMIT
-    assert "settled" not in found
+    sample = group([number / 10_000 for number in range(TOPICS * GROUP_COUNT)], 10)
+    assert sample["mean"] == sample["first"] == TOPICS * GROUP_COUNT / GROUP_LIMIT
+    assert "settled" not in sample
 
 
 def test_the_silence_behind_a_drained_backlog_makes_the_mean_no_better():
     times = [2 * number / (TOPICS * GROUP_COUNT - 1) for number in range(TOPICS * GROUP_COUNT)]
-    found = group(times, 10)
-    assert found["mean"] == pytest.approx(TOPICS * GROUP_COUNT / 2 / GROUP_LIMIT)
-    assert found["settled"] == pytest.approx(TOPICS * GROUP_COUNT / 2 / GROUP_LIMIT)
+    sample = group(times, 10)
+    assert sample["mean"] == pytest.approx(TOPICS * GROUP_COUNT / 2 / GROUP_LIMIT)
+    assert sample["settled"] == pytest.approx(TOPICS * GROUP_COUNT / 2 / GROUP_LIMIT)
 
 
 def test_what_is_withheld_behind_the_first_second_misses_a_goal():
     burst = [number / GROUP_LIMIT for number in range(GROUP_LIMIT)]
-    found = group([*burst, *(1 + number / (0.98 * GROUP_LIMIT) for number in range(10 * GROUP_LIMIT))], 10)
-    assert found["settled"] == pytest.approx(0.98, abs=0.002)
-    assert missed_of(GROUP_FIGURES, found) == {"settled"}
+    sample = group([*burst, *(1 + number / (0.98 * GROUP_LIMIT) for number in range(10 * GROUP_LIMIT))], 10)
+    assert sample["settled"] == pytest.approx(0.98, abs=0.002)
+    assert missed_of(GROUP_FIGURES, sample) == {"settled"}
 
 
 def test_silence_is_no_crash_of_group():
@@ -179,23 +179,23 @@ def test_silence_is_no_crash_of_group():
 def test_shares_count_once_all_consumers_are_connected():
     early = [10.0, *[11 + number / 10 for number in range(50)]]
     late = [11.05 + number / 10 for number in range(50)]
-    found = twenty([early, late], 10.5, 6)
-    assert found["jain"] == pytest.approx(1.0)
-    assert found["least"] == found["most"] == pytest.approx(100)
-    assert found["mean"] == pytest.approx(100 / 5 / 50)
+    sample = twenty([early, late], 10.5, 6)
+    assert sample["jain"] == pytest.approx(1.0)
+    assert sample["least"] == sample["most"] == pytest.approx(100)
+    assert sample["mean"] == pytest.approx(100 / 5 / 50)
 
 
 def test_a_burst_does_not_make_up_for_what_is_missing_later():
     times = [10.0] * 100 + [11 + number / 48 for number in range(10 * 48)]
-    found = twenty([times], 10.0, 11)
-    assert found["mean"] == pytest.approx(48 / 50)
-    assert missed_of(TWENTY, found) == {"mean"}
+    sample = twenty([times], 10.0, 11)
+    assert sample["mean"] == pytest.approx(48 / 50)
+    assert missed_of(TWENTY, sample) == {"mean"}
 
 
 def test_one_that_gets_everything_is_seen():
-    found = twenty([[10.0, 10.5, 11.0], []], 9.0, 2)
-    assert found["jain"] == 0.5
-    assert (found["least"], found["most"]) == (0.0, 200.0)
+    sample = twenty([[10.0, 10.5, 11.0], []], 9.0, 2)
+    assert sample["jain"] == 0.5
+    assert (sample["least"], sample["most"]) == (0.0, 200.0)
 
 
 def test_a_last_consumer_that_came_after_the_end_leaves_no_share_and_no_crash():
@@ -209,17 +209,17 @@ TIMES = Times(alone=1, held=2, beside=3, end=4)
 def test_latencies_of_beside_are_compared_by_when_the_message_was_sent():
     sent = [0.5, 1.5, 2.5, 3.5]
     arrived = {0: 0.9, 1: 1.502, 2: 2.9, 3: 3.503}
-    found = beside(TIMES, sent, arrived)
-    assert found["p50_alone"] == found["p99_alone"] == pytest.approx(2)
-    assert found["p50_beside"] == found["p99_beside"] == pytest.approx(3)
-    assert found["ratio"] == pytest.approx(1.5)
-    assert found["rate"] == pytest.approx(100 / FREE_RATE)
-    assert {*found, "held"} == {figure.key for figure in BESIDE_FIGURES}
+    sample = beside(TIMES, sent, arrived)
+    assert sample["p50_alone"] == sample["p99_alone"] == pytest.approx(2)
+    assert sample["p50_beside"] == sample["p99_beside"] == pytest.approx(3)
+    assert sample["ratio"] == pytest.approx(1.5)
+    assert sample["rate"] == pytest.approx(100 / FREE_RATE)
+    assert {*sample, "held"} == {figure.key for figure in BESIDE_FIGURES}
 
 
 def test_what_never_arrived_is_slower_than_all_that_did():
-    found = beside(TIMES, [1.5, 3.1, 3.2, 3.3], {0: 1.502, 1: 3.101})
-    assert found["p50_beside"] == found["ratio"] == math.inf
+    sample = beside(TIMES, [1.5, 3.1, 3.2, 3.3], {0: 1.502, 1: 3.101})
+    assert sample["p50_beside"] == sample["ratio"] == math.inf
 
 
 def test_when_a_message_was_sent_is_noted_before_the_client_has_it():

@@ -33,8 +33,8 @@ def test_what_is_missing_is_one_line(tmp_path):
 def test_half_a_run_is_not_written_into_a_page(option, tmp_path, capsys):
     page = tmp_path / "page.md"
     assert called("--write", str(page), *option) == 2
-    said = "bench limits: --write: a page gets full runs only: leave out --quick and --only\n"
-    assert capsys.readouterr().err == said
+    message = "bench limits: --write: a page gets full runs only: leave out --quick and --only\n"
+    assert capsys.readouterr().err == message
     assert not page.exists()
 
 

@@ -82,24 +82,24 @@ def test_spaces_lie_between_the_arrivals_looked_at():
 def test_latencies_beside_are_told_by_those_alone() -> None:
     times = Times(alone=1, held=2, beside=3, end=5)
 
-    found = noticed(times, [4.0] * 10, [6.0] * 9 + [60.0], in_time=FREE_RATE)
+    sample = noticed(times, [4.0] * 10, [6.0] * 9 + [60.0], in_time=FREE_RATE)
 
-    assert set(found) == {figure.key for figure in NOTICED}
-    assert (found["ratio"], found["p50_beside"], found["p99_beside"], found["rate"]) == (1.5, 6, 60, 50)
+    assert set(sample) == {figure.key for figure in NOTICED}
+    assert (sample["ratio"], sample["p50_beside"], sample["p99_beside"], sample["rate"]) == (1.5, 6, 60, 50)
 
 
 def test_what_comes_evenly_is_the_limit_in_each_second() -> None:
     times = [number / EVEN for number in range(4 * EVEN)]
 
-    found = evenness(times, 4)
+    sample = evenness(times, 4)
 
-    assert set(found) == {figure.key for figure in EVENNESS}
-    assert (found["first"], found["worst"], found["pair"], found["mean"]) == (1, 0, 0, 1)
-    assert found["excess"] < 0
+    assert set(sample) == {figure.key for figure in EVENNESS}
+    assert (sample["first"], sample["worst"], sample["pair"], sample["mean"]) == (1, 0, 0, 1)
+    assert sample["excess"] < 0
 
 
 def test_a_lump_at_the_begin_is_above_the_line() -> None:
-    found = evenness([0.0] * EVEN + [1 + number / EVEN for number in range(3 * EVEN)], 4)
+    sample = evenness([0.0] * EVEN + [1 + number / EVEN for number in range(3 * EVEN)], 4)
 
-    assert found["first"] == 1
-    assert found["excess"] == pytest.approx(EVEN * 0.9)
+    assert sample["first"] == 1
+    assert sample["excess"] == pytest.approx(EVEN * 0.9)

@@ -28,21 +28,21 @@ def evenly(per_s: float, begin: float, end: float) -> list[float]:
 
 
 def test_five_that_keep_the_limit_from_the_first_message_on():
-    found = sustained([evenly(100, producer / 500, 12 + producer / 500) for producer in range(5)], 12)
-    assert found["first"] == 1.0
-    assert found["worst"] == found["pair"] == pytest.approx(0.0)
-    assert found["mean"] == 1.0
-    assert found["excess"] == pytest.approx(-49)
-    assert found["jain"] == 1.0
+    sample = sustained([evenly(100, producer / 500, 12 + producer / 500) for producer in range(5)], 12)
+    assert sample["first"] == 1.0
+    assert sample["worst"] == sample["pair"] == pytest.approx(0.0)
+    assert sample["mean"] == 1.0
+    assert sample["excess"] == pytest.approx(-49)
+    assert sample["jain"] == 1.0
 
 
 def test_a_first_second_of_twice_the_limit_is_in_every_figure():
     steady = [evenly(100, 0, 12) for _ in range(4)]
-    found = sustained([*steady, sorted([0.5] * 500 + evenly(100, 0, 12))], 12)
-    assert found["first"] == 2.0
-    assert found["mean"] == 1.0
-    assert found["excess"] == pytest.approx(455, abs=1)
-    assert found["jain"] < 0.99
+    sample = sustained([*steady, sorted([0.5] * 500 + evenly(100, 0, 12))], 12)
+    assert sample["first"] == 2.0
+    assert sample["mean"] == 1.0
+    assert sample["excess"] == pytest.approx(455, abs=1)
+    assert sample["jain"] < 0.99
 
 
 def test_a_silent_second_is_the_worst_one():
@@ -69,26 +69,26 @@ def results(alone: list[float], beside: LaneResult) -> dict[int, LaneResult]:
 def test_neighbours_latencies_and_rates_are_compared():
     beside = LaneResult(BESIDE, [0.003] * 99 + [0.1], 0, {})
     arrivals = [2.9, *[3 + number / 100 for number in range(100)], 4.0]
-    found = neighbour(TIMES, results([0.002] * 100, beside), arrivals)
-    assert found["ratio"] == pytest.approx(1.5)
-    assert found["p50_alone"] == 2.0
-    assert found["p50_beside"] == found["p99_beside"] == 3.0
-    assert found["rate"] == 50.0
-    assert set(found) == {figure.key for figure in NOTICED}
+    sample = neighbour(TIMES, results([0.002] * 100, beside), arrivals)
+    assert sample["ratio"] == pytest.approx(1.5)
+    assert sample["p50_alone"] == 2.0
+    assert sample["p50_beside"] == sample["p99_beside"] == 3.0
+    assert sample["rate"] == 50.0
+    assert set(sample) == {figure.key for figure in NOTICED}
 
 
 def test_a_message_without_receipt_is_slower_than_all_others():
-    found = neighbour(TIMES, results([0.002], LaneResult(BESIDE, [0.003], 2, {"Timeout": 1})), [])
-    assert found["p50_beside"] == found["ratio"] == math.inf
-    assert found["rate"] == 0.0
+    sample = neighbour(TIMES, results([0.002], LaneResult(BESIDE, [0.003], 2, {"Timeout": 1})), [])
+    assert sample["p50_beside"] == sample["ratio"] == math.inf
+    assert sample["rate"] == 0.0
 
 
 def test_shares_are_of_what_arrived_in_the_seconds_looked_at():
-    found = shares([0.0] * 90 + [10.0] * 500, [0.1] * 10 + [11.0] * 7, 10)
-    assert found["batching"] == 90.0
-    assert found["single"] == 10.0
-    assert found["jain"] == pytest.approx(0.61, abs=0.01)
-    assert set(found) == {figure.key for figure in SHARES}
+    sample = shares([0.0] * 90 + [10.0] * 500, [0.1] * 10 + [11.0] * 7, 10)
+    assert sample["batching"] == 90.0
+    assert sample["single"] == 10.0
+    assert sample["jain"] == pytest.approx(0.61, abs=0.01)
+    assert set(sample) == {figure.key for figure in SHARES}
 
 
 def test_equal_shares_are_fair_and_silence_is_no_crash():
@@ -97,9 +97,9 @@ def test_equal_shares_are_fair_and_silence_is_no_crash():
 
 
 def test_each_raise_is_timed_to_the_arrival_of_its_own_message():
-    found = raised_samples([3.0, 3.3], [[3.025], [20.3]])
-    assert found == [{"freed": pytest.approx(25)}, {"freed": pytest.approx(17_000)}]
-    assert {key for sample in found for key in sample} == {figure.key for figure in RAISED}
+    samples = raised_samples([3.0, 3.3], [[3.025], [20.3]])
+    assert samples == [{"freed": pytest.approx(25)}, {"freed": pytest.approx(17_000)}]
+    assert {key for sample in samples for key in sample} == {figure.key for figure in RAISED}
 
 
 def test_a_message_that_never_came_is_not_overlooked():
@@ -121,8 +121,8 @@ DEBT = [0.1] * BATCH
 
 
 def test_a_second_connection_means_that_the_first_was_lost():
-    found = patience({"/127.0.0.1:5 10:00", "/127.0.0.1:6 10:01"}, {0: DEBT, 1: [58.5]}, 100)
-    assert found == {"lost": 1, "slipped": 1}
+    sample = patience({"/127.0.0.1:5 10:00", "/127.0.0.1:6 10:01"}, {0: DEBT, 1: [58.5]}, 100)
+    assert sample == {"lost": 1, "slipped": 1}
 
 
 def test_what_passes_when_the_client_leaves_did_not_slip_through():

@@ -99,7 +99,7 @@ def test_the_process_publishes_every_lane_and_tells_when_it_began(tmp_path, serv
     assert read(began_file(tmp_path), float) > 0
     result = read(result_file(tmp_path), Result)
     assert result.longest_pause_s > 0
-    assert [(one.index, len(one.latencies), one.unsettled) for one in result.lanes] == [
+    assert [(lane.index, len(lane.latencies), lane.unsettled) for lane in result.lanes] == [
         (0, 20, 0),
         (1, 2, 0),
         (2, 5, 0),

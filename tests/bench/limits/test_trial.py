@@ -130,13 +130,13 @@ def test_each_round_s_samples_are_kept_and_told_apart_by_peer():
         number = next(rounds)
         return [[{"number": number}], [{"number": -number}, {"number": -5}]]
 
-    said: list[str] = []
+    lines: list[str] = []
     row: LimitsRow = Row("row", "", FIGURES, measured, PEERS, rounds=2)
-    found = measure([row], STAGES, said.append)
-    own, sluices = found["row"]["own"], found["row"]["sluice"]
+    samples = measure([row], STAGES, lines.append)
+    own, sluices = samples["row"]["own"], samples["row"]["sluice"]
     assert own == [{"number": 1}, {"number": 2}]
     assert sluices == [{"number": -1}, {"number": -5}, {"number": -2}, {"number": -5}]
-    assert said[:2] == ["row, 1 of 2: own: 1 number", "row, 1 of 2: sluice: -3 (-5 to -1) number"]
+    assert lines[:2] == ["row, 1 of 2: own: 1 number", "row, 1 of 2: sluice: -3 (-5 to -1) number"]
 
 
 def test_stages_are_measured_one_after_the_other():

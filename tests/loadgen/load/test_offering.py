@@ -73,24 +73,29 @@ def test_first_messages_are_one_a_producer_and_beyond_the_pattern() -> None:
 
 def test_receipts_and_errors_are_counted_apart() -> None:
     sender = FakeSender()
-    one = lane(sender, pending=10)
-    one.offer()
+    producer = lane(sender, pending=10)
+    producer.offer()
     sender.settle_all()
-    one.offer()
+    producer.offer()
     sender.settle_all(error="Timeout")
-    assert (one.offered, one.receipts, one.errors, one.on_their_way) == (2, 1, Counter(Timeout=1), 0)
+    assert (producer.offered, producer.receipts, producer.errors, producer.on_their_way) == (
+        2,
+        1,
+        Counter(Timeout=1),
+        0,
+    )
 
 
 def test_a_message_refused_at_once_is_offered_and_an_error() -> None:
-    one = lane(RefusingSender())
-    assert one.offer()
-    assert (one.offered, one.errors, one.on_their_way) == (1, Counter(AlreadyClosed=1), 0)
+    producer = lane(RefusingSender())
+    assert producer.offer()
+    assert (producer.offered, producer.errors, producer.on_their_way) == (1, Counter(AlreadyClosed=1), 0)
 
 
 def test_latency_reaches_from_offer_to_receipt() -> None:
     now = iter([1.0, 3.5])
     sender = FakeSender()
-    one = lane(sender, clock=lambda: next(now))
-    one.offer()
+    producer = lane(sender, clock=lambda: next(now))
+    producer.offer()
     sender.settle_all()
-    assert list(one.latencies) == [2.5]
+    assert list(producer.latencies) == [2.5]

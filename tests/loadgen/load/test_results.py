@@ -32,8 +32,8 @@ def message(producer: int, sequence: int, run: bytes = RUN) -> bytes:
 
 def arrived(*messages: bytes) -> Arrivals:
     arrivals = Arrivals(RUN, [0, 1])
-    for at, one in enumerate(messages):
-        arrivals.record(float(at), one)
+    for at, payload in enumerate(messages):
+        arrivals.record(float(at), payload)
     return arrivals
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_this_topics_message_is_no_arrival(payload: bytes, faults: F
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20))))
 def test_distinct_and_duplicates_make_up_all_arrivals(messages: list[tuple[int, int]]) -> None:
-    arrivals = arrived(*(message(*one) for one in messages))
+    arrivals = arrived(*(message(*numbers) for numbers in messages))
     assert arrivals.distinct == len(set(messages))
     assert arrivals.distinct + arrivals.faults.duplicates == len(arrivals.times) == len(messages)
 
@@ -103,7 +103,7 @@ def test_spans_are_ordered_and_apart(waiting: list[int], threshold: int) -> None
     spans = loaded_spans(enumerate(map(int, waiting)), threshold)
     edges = [edge for span in spans for edge in span]
     assert edges == sorted(edges)
-    assert sum(end - begin + 1 for begin, end in spans) == sum(one >= threshold for one in waiting)
+    assert sum(end - begin + 1 for begin, end in spans) == sum(count >= threshold for count in waiting)
 
 
 def test_only_arrivals_inside_the_spans_count() -> None:

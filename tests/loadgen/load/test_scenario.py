@@ -71,10 +71,10 @@ def test_a_burst_is_a_tenth_of_a_second_but_at_least_one_message(file: Path) -> 
     ],
 )
 def test_each_error_names_file_key_value_and_remedy(file: Path, old: str, new: str, line: str) -> None:
-    found = reasons(file, GOOD.replace(old, new, 1))
-    assert all(reason.startswith(f"{file}: ") for reason in found)
-    assert any(line in reason for reason in found)
-    for reason in found:
+    errors = reasons(file, GOOD.replace(old, new, 1))
+    assert all(reason.startswith(f"{file}: ") for reason in errors)
+    assert any(line in reason for reason in errors)
+    for reason in errors:
         assert not any(word in reason for word in ("Input", "dictionary", "valid number", "…"))
 
 

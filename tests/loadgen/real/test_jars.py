@@ -78,8 +78,8 @@ def test_those_who_fill_at_once_share_one_download(tool: Tool, tools: Path, tmp_
     fillers = [
         subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) for _ in range(3)
     ]
-    said = {filler.communicate(timeout=60)[0].strip() for filler in fillers}
-    assert said == {str(cache_folder() / "lib")}
+    folders = {filler.communicate(timeout=60)[0].strip() for filler in fillers}
+    assert folders == {str(cache_folder() / "lib")}
     assert runs(tmp_path) == 1
 
 
@@ -109,9 +109,9 @@ def test_a_new_java_is_taken(tool: Tool, version: str) -> None:
     assert require_java() == str(java)
 
 
-@pytest.mark.parametrize("said", [java_that_says("11.0.2"), java_that_says("1.8.0_402"), "echo no java; exit 1"])
-def test_an_old_or_broken_java_is_none(tool: Tool, said: str) -> None:
-    tool("java", said)
+@pytest.mark.parametrize("script", [java_that_says("11.0.2"), java_that_says("1.8.0_402"), "echo no java; exit 1"])
+def test_an_old_or_broken_java_is_none(tool: Tool, script: str) -> None:
+    tool("java", script)
     assert find_java() is None
     with pytest.raises(RealPulsarError, match="no Java 17 or newer"):
         require_java()

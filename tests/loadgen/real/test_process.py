@@ -57,8 +57,10 @@ def test_variables_of_sluice_are_not_handed_on_but_for_the_cache(
     process = TetheredProcess(["sh", "-c", "env; echo done"], tmp_path / "log", {"SLUICE_LISTEN": "8"})
     wait_for(lambda: "done" in process.last_lines())
     process.stop()
-    told = {line for line in (tmp_path / "log").read_text().splitlines() if "PROCESSES" in line or "SLUICE" in line}
-    assert told == {"SLUICE_CACHE=7", "OTHER_PROCESSES=7", "SLUICE_LISTEN=8", "SLUICE_DRAIN__TIMEOUT=0"}
+    variables = {
+        line for line in (tmp_path / "log").read_text().splitlines() if "PROCESSES" in line or "SLUICE" in line
+    }
+    assert variables == {"SLUICE_CACHE=7", "OTHER_PROCESSES=7", "SLUICE_LISTEN=8", "SLUICE_DRAIN__TIMEOUT=0"}
 
 
 def test_what_does_not_stop_is_killed_with_all_its_children(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_processes_give_each_free_port_once_and_leave_a_gap(
             others += free_ports(0)
     assert len(given + others) <= 16, "all are given, each once"
     assert not set(given) & set(others)
-    assert all(abs(one - other) >= 8 for one, other in combinations(given + others, 2))
+    assert all(abs(port - other) >= 8 for port, other in combinations(given + others, 2))
     process._give_back()
 
 
@@ -248,9 +250,9 @@ def test_a_part_that_ends_at_once_is_named_with_its_last_lines(java: Tool, tmp_p
 def test_the_java_gets_its_memory_its_log_and_the_arguments(java: Tool, tmp_path: Path) -> None:
     java("java", 'echo "$@"')
     run_once(tmp_path / "once", PROGRAM)
-    said = (tmp_path / "once" / "log").read_text()
-    assert f"-Xmx64m -XX:+UseSerialGC -Dlog4j.configurationFile={tmp_path}/once/log4j2.xml" in said
-    assert said.endswith("a.Main --one\n")
+    log = (tmp_path / "once" / "log").read_text()
+    assert f"-Xmx64m -XX:+UseSerialGC -Dlog4j.configurationFile={tmp_path}/once/log4j2.xml" in log
+    assert log.endswith("a.Main --one\n")
     assert (tmp_path / "once" / "log4j2.xml").exists()
 
 

@@ -45,7 +45,7 @@ class RecordingOutlet:
     def entry_ids(self, consumer_id: int | None = None) -> list[int]:
         """What was delivered since the last look, to one consumer or to all."""
         ids = [delivery.entry.entry_id for receiver, delivery in self.deliveries if consumer_id in {None, receiver}]
-        self.deliveries = [one for one in self.deliveries if consumer_id not in {None, one[0]}]
+        self.deliveries = [pair for pair in self.deliveries if consumer_id not in {None, pair[0]}]
         return ids
 
 

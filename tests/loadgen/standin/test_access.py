@@ -50,15 +50,18 @@ def peers(broker):
 
 def test_producers_get_exclusive_access_in_the_order_they_ask(peers):
     answers = [ask_access(peer) for peer in peers]
-    assert [(one.producer_ready, one.HasField("topic_epoch")) for one in answers] == [
+    assert [(answer.producer_ready, answer.HasField("topic_epoch")) for answer in answers] == [
         (True, True),
         *[(False, False)] * 3,
     ]
     peers[2].connection.lost()
     peers[0].connection.lost()
-    assert [[(one.producer_ready, one.topic_epoch) for one in peer.hear()] for peer in peers[1::2]] == [[(True, 1)], []]
+    assert [[(answer.producer_ready, answer.topic_epoch) for answer in peer.hear()] for peer in peers[1::2]] == [
+        [(True, 1)],
+        [],
+    ]
     peers[1].say(CommandCloseProducer(producer_id=1, request_id=2))
-    assert [one.topic_epoch for one in peers[3].hear()] == [2]
+    assert [answer.topic_epoch for answer in peers[3].hear()] == [2]
 
 
 @pytest.mark.parametrize("mode", [EXCLUSIVE, FENCING, WAITING])
@@ -73,7 +76,7 @@ def test_exclusive_access_is_refused_beside_a_shared_producer(peers):
     assert ask_access(peers[1], EXCLUSIVE).error == ServerError.ProducerFenced
     assert not ask_access(peers[1], WAITING).producer_ready
     peers[0].connection.lost()
-    assert [one.producer_ready for one in peers[1].hear()] == [True]
+    assert [answer.producer_ready for answer in peers[1].hear()] == [True]
 
 
 def test_taking_access_fences_out_the_holder_and_all_that_wait(peers):
@@ -82,12 +85,12 @@ def test_taking_access_fences_out_the_holder_and_all_that_wait(peers):
         ask_access(peer)
     assert ask_access(taker, FENCING).topic_epoch == 1
     assert holder.hear() == []
-    assert [[one.error for one in peer.hear()] for peer in waiting] == [[ServerError.ProducerFenced]] * 2
+    assert [[answer.error for answer in peer.hear()] for peer in waiting] == [[ServerError.ProducerFenced]] * 2
     send(holder)
     assert holder.link.aborted
     holder.connection.lost()
     send(taker)
-    assert [type(one).__name__ for one in taker.hear()] == ["CommandSendReceipt"]
+    assert [type(answer).__name__ for answer in taker.hear()] == ["CommandSendReceipt"]
 
 
 def test_a_producer_that_was_fenced_out_can_ask_again(peers):
@@ -95,7 +98,7 @@ def test_a_producer_that_was_fenced_out_can_ask_again(peers):
     ask_access(peers[1], FENCING)
     assert not ask_access(peers[0]).producer_ready
     peers[1].connection.lost()
-    assert [one.topic_epoch for one in peers[0].hear()] == [2]
+    assert [answer.topic_epoch for answer in peers[0].hear()] == [2]
 
 
 def test_a_producer_of_an_earlier_epoch_is_fenced(peers):

@@ -138,10 +138,10 @@ def test_without_a_subscription_nothing_is_kept_but_all_is_counted(topic):
 
 
 def test_entries_are_kept_until_every_subscription_has_acknowledged_them(topic):
-    one, two = subscribe(topic, "one"), subscribe(topic, "two")
+    subscription, other = subscribe(topic, "one"), subscribe(topic, "two")
     publish(topic, 5)
-    one.acknowledge_up_to(4)
-    two.acknowledge_up_to(1)
+    subscription.acknowledge_up_to(4)
+    other.acknowledge_up_to(1)
     topic.trim()
     assert kept(topic) == 3
     topic.unsubscribe("two")

@@ -252,8 +252,8 @@ def test_a_full_topic_makes_its_producer_wait_and_loses_nothing():
         client = new_client(address)
         consumer = client.subscribe("t", "s", receiver_queue_size=1)
         producer = client.create_producer("t")
-        for one in data:
-            producer.send_async(one, None)
+        for content in data:
+            producer.send_async(content, None)
         received = []
         for _ in data:
             message = consumer.receive(60_000)

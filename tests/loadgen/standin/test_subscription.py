@@ -62,34 +62,34 @@ def test_a_key_has_one_consumer_and_all_consumers_have_keys():
 
 def test_a_key_that_changes_hands_waits_for_its_former_consumer():
     """Else the new consumer could overtake what the former one has not acknowledged."""
-    one, two = consumers(2)
+    consumer, other = consumers(2)
     selection = KeyHash()
-    selection.begin([one])
+    selection.begin([consumer])
     moving = next(key for key in map(str, range(100)) if entry(key=key).slot >= KEY_SLOTS // 2)
-    selection.delivered(entry(0, moving), one)
-    selection.delivered(entry(1, moving), one)
-    selection.begin([one, two])
+    selection.delivered(entry(0, moving), consumer)
+    selection.delivered(entry(1, moving), consumer)
+    selection.begin([consumer, other])
     assert selection.pick(entry(2, moving)) is None
     assert not selection.released(0)
-    selection.begin([one, two])
+    selection.begin([consumer, other])
     assert selection.pick(entry(2, moving)) is None
     assert selection.released(1)
-    selection.begin([one, two])
-    assert selection.pick(entry(2, moving)) is two
+    selection.begin([consumer, other])
+    assert selection.pick(entry(2, moving)) is other
 
 
 def test_within_a_round_a_key_that_was_passed_over_stays_passed_over():
     """Permits that come in between must not let a later entry overtake an earlier one."""
-    (one,) = consumers(1, permits=0)
+    (consumer,) = consumers(1, permits=0)
     selection = KeyHash()
-    selection.begin([one])
-    assert not selection.waits_for(one)
+    selection.begin([consumer])
+    assert not selection.waits_for(consumer)
     assert selection.pick(entry(0)) is None
-    assert selection.waits_for(one)
-    one.permits = 5
+    assert selection.waits_for(consumer)
+    consumer.permits = 5
     assert selection.pick(entry(1)) is None
-    selection.begin([one])
-    assert selection.pick(entry(0)) is one
+    selection.begin([consumer])
+    assert selection.pick(entry(0)) is consumer
 
 
 def test_a_sticky_consumer_gets_the_slots_that_it_claimed():
