@@ -103,7 +103,7 @@ class Excerpt(Struct, frozen=True, kw_only=True):
         """Return the lines that are within; those of a tenant are known by `tenant`, or by `topic` if it is there."""
         for bound, is_within in ((self.begin, pc.greater_equal), (self.end, pc.less)):
             if bound is not None:
-                lines = lines.filter(is_within(lines["start"], pa.scalar(bound, TIME)))
+                lines = only(lines, is_within(lines["start"], pa.scalar(bound, TIME)))
         if self.tenant:
             lines = _own(lines, pc.equal(lines["tenant"], self.tenant))
             if "topic" in lines.column_names:
@@ -134,7 +134,15 @@ class Excerpt(Struct, frozen=True, kw_only=True):
 
 def _own(lines: pa.Table, is_own: Any) -> pa.Table:
     """Return a tenant's lines, and those of kinds that name none."""
-    return lines.filter(pc.or_(is_own.is_null(), pc.fill_null(is_own, False)))
+    return only(lines, pc.or_(is_own.is_null(), pc.fill_null(is_own, False)))
+
+
+def only(rows: pa.Table, wanted: Any) -> pa.Table:
+    """Return the rows for which a column of truth values is true; of all or none of them no copy is made."""
+    number = pc.sum(wanted).as_py() or 0
+    if number in (0, len(rows)):
+        return rows.slice(0, number)
+    return rows.filter(wanted)
 
 
 def number_of(day: str) -> int:

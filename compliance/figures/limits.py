@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from operator import lt
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compliance.excerpt import only
 from compliance.figures.sums import Grouping, Latest, Values, ones, seconds, with_columns, with_zeros
 from compliance.schema import LIMITER, OBSERVED, STEP_S, defaulted_fields, nullable_fields, required_fields
 
@@ -90,13 +92,30 @@ def _configured(lines: pa.Table, unit: str) -> Values:
 
 def _in_order(rows: pa.Table, key: Sequence[str] = LIMITER, by: str = "seq") -> tuple[pa.Table, Flags]:
     """Return rows by their key and another column, and which of them are the first of a key."""
-    ordered = rows.sort_by([(name, "ascending") for name in (*key, by)])
-    is_first = np.ones(len(ordered), np.bool_)
+    is_first = _first_of(rows, key)
+    if not _is_in_order(rows, key, by, is_first):
+        rows = rows.sort_by([(name, "ascending") for name in (*key, by)])
+        is_first = _first_of(rows, key)
+    return rows, is_first
+
+
+def _first_of(rows: pa.Table, key: Sequence[str]) -> Flags:
+    is_first = np.ones(len(rows), np.bool_)
     for number, name in enumerate(key):
-        column = ordered[name]
+        column = rows[name]
         differs = pc.not_equal(column.slice(1), column.slice(0, max(0, len(column) - 1))).to_numpy()
         is_first[1:] = differs if not number else is_first[1:] | differs
-    return ordered, is_first
+    return is_first
+
+
+def _is_in_order(rows: pa.Table, key: Sequence[str], by: str, is_first: Flags) -> bool:
+    """Return whether rows are in order already: a copy of all columns would take longer than this look."""
+    places = np.flatnonzero(is_first)
+    if len(places) > len(rows) // 4:
+        return False
+    values = rows[by].to_numpy()
+    keys = list(zip(*(rows[name].take(places).to_pylist() for name in key), strict=True))
+    return bool(((values[1:] >= values[:-1]) | is_first[1:]).all()) and all(map(lt, keys, keys[1:]))
 
 
 def last_lines(lines: pa.Table) -> pa.Table:
@@ -168,12 +187,12 @@ IN_FORCE = Grouping((*LIMITER, "tenant", "namespace"), least=("start",), most=("
 
 def episodes_of(lines: pa.Table) -> dict[str, pa.Table]:
     """Sum up lines of limiters as `episodes` and `in_force`."""
-    ordered, is_first = _in_order(lines.filter(is_in_force(lines)))
+    ordered, is_first = _in_order(only(lines, is_in_force(lines)))
     waits = pc.fill_null(pc.greater(ordered["throttled_ms"], 0), False).to_numpy()
     start, end = (ordered[name].cast(pa.int64()).to_numpy() for name in ("start", "end"))
     begins = waits.copy()
     begins[1:] &= ~(waits[:-1] & (start[1:] - end[:-1] <= _STILL_ONE_US) & ~is_first[1:])
-    waited = with_columns(ordered, episode=pa.array(np.cumsum(begins))).filter(pa.array(waits))
+    waited = only(with_columns(ordered, episode=pa.array(np.cumsum(begins))), pa.array(waits))
     episodes = Grouping((*LIMITER, "episode"), sums=("throttled_ms",), least=("start",)).of(waited)
     waited_s = seconds(episodes["throttled_ms"])
     order = {"rounded_s": pc.round(waited_s, 9), "before": pc.negate(episodes["start"].cast(pa.int64()))}
@@ -203,7 +222,7 @@ OBSERVED_LIMITS = Grouping(
 
 def observed_of(lines: pa.Table) -> dict[str, pa.Table]:
     """Sum up lines of limiters as `observed`: with enforcing, streams would have waited."""
-    own = lines.filter(pc.equal(lines["mode"], OBSERVED))
+    own = only(lines, pc.equal(lines["mode"], OBSERVED))
     first = pc.if_else(pc.greater(own["throttled_ms"], 0), own["start"], None)
     return {"observed": OBSERVED_LIMITS.of(with_columns(own, first=first))}
 
@@ -280,7 +299,7 @@ def use_of(lines: pa.Table) -> dict[str, pa.Table]:
         lines: As `fleets.on_common_clock`.
     """
     steps = _step_use(lines)
-    steps = steps.filter(steps["used"].is_valid())
+    steps = only(steps, steps["used"].is_valid())
     order = {"rounded": pc.round(steps["used"], 9), "before": pc.negate(steps["step"])}
     near = pc.greater_equal(steps["used"], NEAR).cast(pa.int64())
     made = with_columns(steps, steps=ones(steps), near_steps=near, peak=steps["used"], **order)
@@ -321,14 +340,14 @@ def _step_use(lines: pa.Table) -> pa.Table:
     use the whole, and may each pass an entry. Of messages and bytes the fuller ones count.
     """
     limits = [whole_limit(lines, unit) for unit in _UNITS]
-    in_force = lines.filter(pc.and_(is_in_force(lines), any_of(*limits)))
+    in_force = only(lines, pc.and_(is_in_force(lines), any_of(*limits)))
     touched = spread(in_force, USE_STEP_S, [f"passed_{unit}" for unit in _UNITS])
     share = touched["share"]
     # A line ends a little after the step.
     is_part = pc.or_(
         pc.greater_equal(share, _SLIVER), pc.greater_equal(pc.multiply(share, touched["duration_ms"]), _SLIVER_MS)
     )
-    counted = touched.filter(is_part)
+    counted = only(touched, is_part)
     served = {f"served_s_{unit}": ratio(counted[f"passed_{unit}"], whole_limit(counted, unit)) for unit in _UNITS}
     entries = {f"entries_{unit}": counted[f"largest_entry_{unit}"] for unit in _UNITS}
     is_shared = counted["fleet"].is_valid()

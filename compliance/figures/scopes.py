@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compliance.excerpt import only
 from compliance.figures.sums import Values, with_columns
 from limiter import levels as limiting
 
@@ -54,7 +55,7 @@ def scoped(lines: pa.Table, levels: Collection[str] = LEVEL_WORDS) -> Iterator[t
         if level.word in levels:
             name = parts.name(level)
             has_name = pc.and_(name.is_valid(), is_exempt if level.is_of_system else pc.invert(is_exempt))
-            yield level.word, with_columns(lines, name=name, member=parts.member(level.members)).filter(has_name)
+            yield level.word, only(with_columns(lines, name=name, member=parts.member(level.members)), has_name)
 
 
 class _Parts(dict[limiting.Part, Values]):

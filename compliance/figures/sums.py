@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compliance.excerpt import only
 from compliance.log_lines import LINES, KeptLines, Work
 from compliance.schema import BOOT
 
@@ -138,8 +139,10 @@ class Sum:
         return self.together([self._of_lines(part) for part in parts])
 
     def _of_lines(self, lines: pa.Table) -> pa.Table:
-        own = lines.filter(pc.is_in(lines["kind"], pa.array(self.kinds))) if self.kinds else lines
-        return self.together([self.prepared(own.select(list(self.columns)))])
+        own = lines.select(list(self.columns))
+        if self.kinds:
+            own = only(own, pc.is_in(lines["kind"], pa.array(self.kinds)))
+        return self.together([self.prepared(own)])
 
     def together(self, sums: list[pa.Table]) -> pa.Table:
         """Add up sums."""
@@ -213,7 +216,7 @@ def _worker(sums: dict[str, Sum], *, by_day: bool) -> Work:
 def _days(lines: pa.Table) -> Iterator[tuple[str, pa.Table]]:
     days = pc.unique(lines["day"])
     for day in days:
-        yield day.as_py().isoformat(), lines if len(days) == 1 else lines.filter(pc.equal(lines["day"], day))
+        yield day.as_py().isoformat(), only(lines, pc.equal(lines["day"], day))
 
 
 def encoded(table: pa.Table) -> bytes:

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compliance.excerpt import only
 from compliance.figures.limits import any_of, is_in_force
 from compliance.figures.scopes import LimitsOfLines, is_exempt, scoped
 from compliance.figures.sums import Grouping, Sum, with_columns
@@ -29,7 +30,7 @@ _OF_ALL_PUBLISHED = tuple(level.word for level in limiting.LEVELS if not level.i
 
 
 def _limited(lines: pa.Table) -> pa.Table:
-    own = lines.filter(is_in_force(lines))
+    own = only(lines, is_in_force(lines))
     has_value = any_of(own["limit_messages"], own["limit_bytes"])
     return with_columns(own, since=own["start"], valued_since=pc.if_else(has_value, own["start"], None))
 
@@ -64,10 +65,10 @@ class Suspicion:
         Args:
             streams: Lines of streams, on the axis.
         """
-        lines = streams.filter(pc.greater(streams["passed_messages"], 0))
+        lines = only(streams, pc.greater(streams["passed_messages"], 0))
         steady = pc.fill_null(lines["steady"], False)
-        no_system = with_columns(lines, is_steady=steady).filter(pc.invert(is_exempt(lines)))
-        claimed = no_system.filter(no_system["exempt"])
+        no_system = only(with_columns(lines, is_steady=steady), pc.invert(is_exempt(lines)))
+        claimed = only(no_system, no_system["exempt"])
         exempt = with_columns(claimed, exempt=pa.array([False] * len(claimed), pa.bool_()))
         said = LimitsOfLines(no_system, with_lowest=False)
         is_publish = pc.equal(no_system["direction"], "publish")
@@ -77,7 +78,7 @@ class Suspicion:
             outside = pc.and_(without, is_publish) if level not in _OF_ALL else without
             own = self.limited.filter(pc.equal(self.limited["level"], level))
             for what, of_level, since in (
-                ("outside", no_system.filter(outside), "valued_since"),
+                ("outside", only(no_system, outside), "valued_since"),
                 ("exempt", exempt, "since"),
             ):
                 if len(of_level) and len(own):
@@ -97,7 +98,7 @@ class Suspicion:
         is_limited = pc.and_(is_in_force(limits), any_of(limits["limit_messages"], limits["limit_bytes"]))
         names = outside.select(list(LIMITER)).group_by(list(LIMITER)).aggregate([])
         columns = [*LIMITER, "seq", "start", "end", "start_us", "end_us", "file", "line", "steady"]
-        own = limits.filter(is_limited).select(columns).join(names, list(LIMITER), join_type="left semi")
+        own = only(limits.select(columns), is_limited).join(names, list(LIMITER), join_type="left semi")
         lines = _by_limiter(own.sort_by([("start_us", "ascending"), ("seq", "ascending")]))
         for limiter, streams in _by_limiter(outside).items():
             longest_us = max((line["end_us"] - line["start_us"] for line in lines.get(limiter, ())), default=0)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from compliance.excerpt import DAY_US, MARGIN_US, OF_ONE_TENANT, WHOLE_LOG, Excerpt
+from compliance.excerpt import DAY_US, MARGIN_US, OF_ONE_TENANT, WHOLE_LOG, Excerpt, only
 from compliance.figures.limits import (
     LIMIT_COLUMNS,
     LIMIT_KEY,
@@ -96,12 +96,14 @@ class Judging:
     def parts(self, lines: pa.Table) -> dict[str, pa.Table]:
         """Return what the judging needs of some lines."""
         on_axis = placed(with_columns(lines, throttled_ms=waits(lines)), self.clocks)
-        limits = on_axis.filter(pc.equal(lines["kind"], "limit")).select([*LIMIT_COLUMNS, "start_us", "end_us"])
-        streams = on_axis.filter(pc.equal(lines["kind"], "interval")).select([*STREAM_COLUMNS, "start_us", "end_us"])
+        limits, streams = (
+            only(on_axis.select([*columns, "start_us", "end_us"]), pc.equal(lines["kind"], kind))
+            for kind, columns in (("limit", LIMIT_COLUMNS), ("interval", STREAM_COLUMNS))
+        )
         levels = LEVEL_WORDS
         if self.excerpt.tenant:
             levels = tuple(level for level in LEVEL_WORDS if level in OF_ONE_TENANT)
-            limits = limits.filter(pc.is_in(limits["level"], pa.array(levels)))
+            limits = only(limits, pc.is_in(limits["level"], pa.array(levels)))
         suspects = self.suspicion.suspects(self.excerpt.of(streams))
         return {"limits": limits, "streams": sums_of_lines(streams, levels), "suspects": suspects}
 
@@ -119,7 +121,7 @@ class Judging:
             going_on = _between(near, "start", edge_us, begin_us).select(list(LIMITER))
             of_streams = _between(streams, "wall_start", edge_us, end_us + MARGIN_US)
             idle = _of_limiters(last, near, of_streams).join(going_on, list(LIMITER), join_type="left anti")
-            own = pa.concat_tables([idle, near]).sort_by(_BY_TIME)
+            own = pa.concat_tables([idle, near]).sort_by(_BY_TIME) if len(idle) else near
             tables = self._of_day(day, own, of_streams, _between(suspects, "start", begin_us, end_us))
             last = tables["last_lines"] = last_lines(pa.concat_tables([last, _between(near, "start", -inf, end_us)]))
             number = pa.scalar(begin_us // DAY_US if abs(begin_us) < inf else 0, pa.int32())
@@ -253,7 +255,7 @@ def _of_limiters(rows: pa.Table, *named: pa.Table) -> pa.Table:
 def _between(rows: pa.Table, name: str, begin_us: float, end_us: float) -> pa.Table:
     """Return the rows of which a time is between two, microseconds since 1970; the end is exclusive."""
     times = rows[name].cast(pa.int64()).to_numpy()
-    return rows.filter(pa.array((times >= begin_us) & (times < end_us)))
+    return only(rows, pa.array((times >= begin_us) & (times < end_us)))
 
 
 def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], slice]:

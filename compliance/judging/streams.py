@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compliance.excerpt import only
 from compliance.figures.scopes import LEVEL_WORDS, SCOPED_BY, LimitsOfLines, own_name, scoped
 from compliance.figures.sums import Grouping, Latest, Values, ones, seconds, values_of, with_columns
 from compliance.judging.lines import BUCKETS, StreamsLine
@@ -99,7 +100,7 @@ def sums_of_lines(lines: pa.Table, levels: Iterable[str] = LEVEL_WORDS) -> pa.Ta
     for level in levels:
         is_under = said.of_each(partial(_is_in, level)) > 0
         if is_under.any() or not sums:
-            sums += [_of_level(named, level) for _, named in scoped(made.filter(pa.array(is_under)), {level})]
+            sums += [_of_level(named, level) for _, named in scoped(only(made, pa.array(is_under)), {level})]
     return pa.concat_tables(sums)
 
 
