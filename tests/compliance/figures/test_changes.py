@@ -1,8 +1,9 @@
 import msgspec
+import pytest
 
 from compliance.excerpt import WHOLE_LOG
 from compliance.figures.facts import ChangeFacts
-from compliance.figures.limits import value_changes
+from compliance.figures.limits import last_lines, value_changes
 from compliance.figures.trends import CHANGES, set_facts
 from tests.compliance.arrow import limits_of, summed_of
 from tests.compliance.planted import PlantedLog
@@ -47,3 +48,30 @@ def test_limit_relative_to_a_publish_rate_does_not_change_by_it():
     for published in (0.0, 10.0, 20.0):
         log.limit(10, rate=100.0 + published, published_messages=published)
     assert changes(log) == []
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        range(24),
+        range(23, -1, -1),
+        [*range(12, 24), *range(12)],
+        [*range(10), 11, 10, *range(12, 24)],
+        [*range(11), 12, 11, *range(13, 24)],
+    ],
+)
+def test_lines_of_limiters_need_no_order(places):
+    log = PlantedLog()
+    for name in ("persistent://acme/shop/a", "persistent://acme/shop/b"):
+        log.second = 0
+        for rate in [100.0] * 11 + [50.0]:
+            log.limit(10, name=name, rate=rate)
+            log.second += 1
+    in_order = limits_of(log).sort_by([("name", "ascending"), ("seq", "ascending")])
+    changed = value_changes(in_order).to_pylist()
+    assert [(row["name"], row["after"]) for row in changed] == [
+        (name, "50 messages/s") for name in sorted({*in_order["name"].to_pylist()})
+    ]
+    lines = in_order.take(list(places))
+    assert value_changes(lines).to_pylist() == changed
+    assert sorted(last_lines(lines)["seq"].to_pylist()) == [11, 23]

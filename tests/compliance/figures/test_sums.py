@@ -2,6 +2,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from compliance.excerpt import only
 from compliance.figures.sums import Grouping, Latest, decoded, encoded, values_of
 from compliance.schema import BEGIN_OF_1970, TIME
 
@@ -22,6 +23,17 @@ COLUMNS = {
 def test_values_are_those_of_the_column_in_all_its_pieces(name):
     column = pa.chunked_array([COLUMNS[name].slice(0, 1), COLUMNS[name].slice(1)])
     assert list(map(repr, values_of(column))) == list(map(repr, column.to_pylist()))
+
+
+@pytest.mark.parametrize(
+    "wanted", [[True] * 4, [False] * 4, [True, None, False, True], [None] * 4, [True, None, True, True]]
+)
+def test_rows_without_a_true_value_are_left_out(wanted):
+    rows = pa.table({"number": [1, 2, 3, 4]})
+    kept = [number for number, is_wanted in enumerate(wanted, 1) if is_wanted]
+    for column in (pa.array(wanted, pa.bool_()), pa.chunked_array([wanted[:1], wanted[1:]], pa.bool_())):
+        assert only(rows, column)["number"].to_pylist() == kept
+    assert only(rows.slice(0, 0), pa.array([], pa.bool_())).num_rows == 0
 
 
 OF_NAMES = Grouping(("name",), sums=("passed",), most=("end",), latest=(Latest(("end",), ("source",)),))
