@@ -213,8 +213,8 @@ class AdminClient:
             raise self.failed(AdminError(f"{method} {url}", *_explained(error))) from error
         if status >= HTTPStatus.MULTIPLE_CHOICES:
             reason = _reason_in(answer)
-            said = _one_line(answer.decode(errors="replace")) if reason is None else reason
-            problem = f"{status} {said}".rstrip()
+            text = _one_line(answer.decode(errors="replace")) if reason is None else reason
+            problem = f"{status} {text}".rstrip()
             raise self.failed(AdminError(f"{method} {url}", RequestFailure.REFUSED, problem, status, reason))
         return answer
 
@@ -240,8 +240,8 @@ class AdminClient:
 
     def stats(self, topic: str) -> dict[str, Any]:
         """Return Pulsar's statistics of a topic."""
-        found: dict[str, Any] = self.get_json(f"/admin/v2/{topic_path(topic)}/stats")
-        return found
+        stats: dict[str, Any] = self.get_json(f"/admin/v2/{topic_path(topic)}/stats")
+        return stats
 
     def _follow(self, method: str, url: str, body: bytes | None) -> tuple[int, bytes]:
         """Status and body of the answer, wherever redirects lead."""

@@ -21,13 +21,13 @@ BENCHMARKS: Mapping[str, tuple[str, str]] = {
 
 def main() -> int:
     """Run the command line; returns the exit code."""
-    what, words = sys.argv[1:2], sys.argv[2:]
+    benchmark, words = sys.argv[1:2], sys.argv[2:]
     listed = "\n".join(f"  {name:13} {measures}" for name, (_, measures) in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=listed, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=BENCHMARKS, metavar="WHAT", help="one of these; its own --help follows it")
-    module, _ = BENCHMARKS[parser.parse_args(what).what]
+    module, _ = BENCHMARKS[parser.parse_args(benchmark).what]
     code: int = importlib.import_module(module).main(words)
     return code
 

@@ -248,7 +248,7 @@ def main(words: Sequence[str]) -> int:
     return harness.carry_out(NAME, arguments.write, [section], partial(_measured, rows, arguments.rounds))
 
 
-def text(tables: str, _found: Found) -> str:
+def text(tables: str, _measurements: Found) -> str:
     """Return the text of the section."""
     return harness.prose(_TEXT.format(tables=tables, machine=harness.machine()))
 
@@ -267,13 +267,13 @@ def _reading(name: str, log: str, out: str) -> float:
 
 def _measured(rows: Sequence[LogRow], rounds: int) -> Found:
     console = Console(stderr=True)
-    found = {}
+    measurements = {}
     for row in rows:
         with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
             size = write_log(Path(folder, "log"), row.measure)
             play = partial(_round, Path(folder), row.measure, size)
-            found[row.name] = in_rounds(row, rounds, play, console.print)
-    return found
+            measurements[row.name] = in_rounds(row, rounds, play, console.print)
+    return measurements
 
 
 def _round(folder: Path, lines: int, size: int, number: int) -> dict[str, list[Sample]]:

@@ -68,7 +68,7 @@ def main(words: Sequence[str]) -> int:
     load = os.getloadavg()[0]
     scenes = [scene for scene in SCENES if scene.name in (arguments.only or [scene.name])]
 
-    def text(tables: str, _found: Found) -> str:
+    def text(tables: str, _measurements: Found) -> str:
         return harness.prose(TEXT.format(pulsar=VERSION, table=tables, machine=harness.machine(), load=load))
 
     section = Section(NAME, [scene.row(JUDGED) for scene in scenes], text)
@@ -78,7 +78,7 @@ def main(words: Sequence[str]) -> int:
 def _play(scenes: Sequence[Scene]) -> Found:
     """The figures of each; None of one that failed."""
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
-    found: dict[str, harness.Rounds] = {}
+    measurements: dict[str, harness.Rounds] = {}
     with tempfile.TemporaryDirectory() as folder, PulsarCluster(Path(folder) / "cluster", PROPERTIES) as cluster:
         for scene in scenes:
             for broker in cluster.brokers:
@@ -96,8 +96,10 @@ def _play(scenes: Sequence[Scene]) -> Found:
                 pytest.fail.Exception,
             ):
                 traceback.print_exc()  # the others are played all the same, and the table says so
-            found[scene.name] = {SUBJECT: [sample]}
+            measurements[scene.name] = {SUBJECT: [sample]}
             print(f"{scene.name}: {scene.row().told([sample])}", flush=True)  # noqa: T201
-        for name, violated in judge(Path(folder), list(found)).items():
-            found[name] = {SUBJECT: [sample and {**sample, JUDGED.key: violated} for sample in found[name][SUBJECT]]}
-    return found
+        for name, violated in judge(Path(folder), list(measurements)).items():
+            measurements[name] = {
+                SUBJECT: [sample and {**sample, JUDGED.key: violated} for sample in measurements[name][SUBJECT]]
+            }
+    return measurements

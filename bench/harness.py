@@ -68,9 +68,9 @@ class Goal:
     beside: str = ""
     guard: float | None = None
 
-    def allows(self, found: float, bound: float) -> bool:
+    def allows(self, value: float, bound: float) -> bool:
         """Return whether a number is on the right side of a bound."""
-        return _COMPARE[self.is_to_be](found, bound)
+        return _COMPARE[self.is_to_be](value, bound)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,10 @@ class Figure:
         own = rounds.get(subject, ())
         if goal.bound is None or not own:
             return True
-        found = self.compared(goal, rounds, subject)
-        if found is None:
+        value = self.compared(goal, rounds, subject)
+        if value is None:
             return bool(goal.beside) and not values_of(self.key, rounds.get(goal.beside, ()))
-        return goal.allows(round(found, self._digits(goal)), goal.bound) and None not in own
+        return goal.allows(round(value, self._digits(goal)), goal.bound) and None not in own
 
     def verdict(self, goal: Goal, rounds: Rounds, subject: str) -> str:
         """The comparison in words, with the goal and whether it is met as printed; empty if there is nothing to say."""
@@ -143,8 +143,8 @@ class Figure:
         if not goal.beside:
             return values_of(self.key, own)
         pairs = zip(own, rounds.get(goal.beside, ()), strict=False)
-        both = [(values_of(self.key, [one]), values_of(self.key, [other])) for one, other in pairs]
-        return [one[0] / other[0] for one, other in both if one and other and other[0] > 0]
+        both = [(values_of(self.key, [sample]), values_of(self.key, [other])) for sample, other in pairs]
+        return [values[0] / other[0] for values, other in both if values and other and other[0] > 0]
 
     def _digits(self, goal: Goal) -> int:
         return 2 if goal.beside else self.digits
@@ -229,25 +229,25 @@ class Row(Generic[Measure]):
         return ", ".join(f"{figure.shown(samples)} {figure.text}" for figure in self.figures)
 
 
-def missed(rows: Sequence[Row[Measure]], found: Found) -> list[str]:
+def missed(rows: Sequence[Row[Measure]], measurements: Found) -> list[str]:
     """A line for each goal that was measured and is missed."""
     return [
-        f"{row.name}: {figure.text}: {figure.shown(found[row.name].get(row.subject, ()))}:"
-        f" {figure.verdict(goal, found[row.name], row.subject)}"
+        f"{row.name}: {figure.text}: {figure.shown(measurements[row.name].get(row.subject, ()))}:"
+        f" {figure.verdict(goal, measurements[row.name], row.subject)}"
         for row in rows
         for figure in row.figures
         for goal in figure.goals
-        if not figure.is_met(goal, found[row.name], row.subject)
+        if not figure.is_met(goal, measurements[row.name], row.subject)
     ]
 
 
-def unguarded(rows: Sequence[Row[Measure]], found: Found) -> list[str]:
+def unguarded(rows: Sequence[Row[Measure]], measurements: Found) -> list[str]:
     """A line for each figure that is beyond the guard of a goal, or could not be measured."""
     lines = []
     for row in rows:
         for figure in row.figures:
             for goal in (goal for goal in figure.goals if goal.guard is not None):
-                value = figure.compared(goal, found[row.name], row.subject)
+                value = figure.compared(goal, measurements[row.name], row.subject)
                 if value is None:
                     lines.append(f"{row.name}: {figure.text}: was not measured")
                 elif goal.guard is not None and not goal.allows(value, goal.guard):
@@ -273,14 +273,14 @@ def in_rounds(row: Row[Measure], rounds: int, play: Round, progress: Progress, *
         progress: Gets a line for each peer and round.
         warms_up: A round 0, which does not count, comes first, to warm the peers up.
     """
-    found: dict[str, list[Sample | None]] = {}
+    peer_samples: dict[str, list[Sample | None]] = {}
     last = row.rounds or rounds
     for number in range(0 if warms_up else 1, last + 1):
         for name, samples in play(number).items():
             if number > 0:
-                found.setdefault(name, []).extend(samples)
+                peer_samples.setdefault(name, []).extend(samples)
                 progress(f"{row.name}, {number} of {last}: {name}: {row.told(samples)}")
-    return found
+    return peer_samples
 
 
 # ---- The page
@@ -299,7 +299,7 @@ class Section(Generic[Measure]):
 
     name: str
     rows: Sequence[Row[Measure]]
-    text: Callable[[str, Found], str] = lambda tables, _found: tables
+    text: Callable[[str, Found], str] = lambda tables, _measurements: tables
     is_listed: bool = False
 
     @property
@@ -308,18 +308,18 @@ class Section(Generic[Measure]):
         command = f"python -m bench {self.name.partition(',')[0]}"
         return f"<!-- {self.name}: written by `{command}`, not by hand -->", f"<!-- {self.name}: end -->"
 
-    def put(self, page: str, found: Found) -> str:
+    def put(self, page: str, measurements: Found) -> str:
         """Return the page with this section in place of the one between its marks, or at its end."""
-        return put_between(page, self.marks, self.text(self.drawn(found), found))
+        return put_between(page, self.marks, self.text(self.drawn(measurements), measurements))
 
-    def drawn(self, found: Found) -> str:
+    def drawn(self, measurements: Found) -> str:
         """Draw the tables."""
-        return (listed if self.is_listed else shown)(self.rows, found)
+        return (listed if self.is_listed else shown)(self.rows, measurements)
 
 
-def shown(rows: Sequence[Row[Measure]], found: Found) -> str:
+def shown(rows: Sequence[Row[Measure]], measurements: Found) -> str:
     """Draw all rows: a table for each load, the measured peers side by side, and the ratios below it."""
-    return "\n\n".join(_row_shown(row, found[row.name]) for row in rows)
+    return "\n\n".join(_row_shown(row, measurements[row.name]) for row in rows)
 
 
 def _row_shown(row: Row[Measure], rounds: Rounds) -> str:
@@ -333,11 +333,11 @@ def _row_shown(row: Row[Measure], rounds: Rounds) -> str:
     return "\n\n".join([_wrapped(f"**{row.load}**"), _with_goals(cells), *([bullets(ratios)] if ratios else [])])
 
 
-def listed(rows: Sequence[Row[Measure]], found: Found) -> str:
+def listed(rows: Sequence[Row[Measure]], measurements: Found) -> str:
     """Draw rows that have the same figures: a line for each, in which all peers that have a figure share its cell."""
     lines = [["", *(figure.text for figure in rows[0].figures), "goal"]]
     for row in rows:
-        rounds = found[row.name]
+        rounds = measurements[row.name]
         peers = [rounds[name] for name in row.peers if name in rounds]
         cells = [
             " → ".join(figure.shown(samples) for samples in peers if values_of(figure.key, samples)) or "-"
@@ -456,8 +456,8 @@ def congestion() -> str:
 
 def is_compiled() -> bool:
     """Return whether the frame walk is machine code here."""
-    found = find_spec("protocol.walk")
-    return found is not None and str(found.origin).endswith(".so")
+    spec = find_spec("protocol.walk")
+    return spec is not None and str(spec.origin).endswith(".so")
 
 
 # ---- The command line
@@ -481,8 +481,8 @@ def parser(name: str, description: str | None, rows: Sequence[str] = (), rounds:
     if rows:
         made.add_argument("--only", action="append", choices=rows, help="this row (may be given several times)")
     if rounds:
-        told = f"measurements of each row and peer (default: {rounds})"
-        made.add_argument("--rounds", type=count, default=rounds, help=told)
+        help_text = f"measurements of each row and peer (default: {rounds})"
+        made.add_argument("--rounds", type=count, default=rounds, help=help_text)
     made.add_argument("--write", type=Path, metavar="PAGE", help="put the tables into this Markdown page")
     return made
 
@@ -492,7 +492,7 @@ def carry_out(
     page: Path | None,
     sections: Sequence[Section[Measure]],
     measured: Callable[[], Found],
-    judge: Judge = lambda _rows, _found: [],
+    judge: Judge = lambda _rows, _measurements: [],
 ) -> int:
     """Measure, print the tables and the goals that are missed, and write the page; returns the exit code.
 
@@ -509,16 +509,16 @@ def carry_out(
         text = page_text(page) if page else ""
         for section in sections:  # a mark that is lost is named before the minutes of measuring
             put_between(text, section.marks, "")
-        found = measured()
-        tables = [section.drawn(found) for section in sections if section.rows]
+        measurements = measured()
+        tables = [section.drawn(measurements) for section in sections if section.rows]
         print("\n\n".join([*tables, f"measured on {machine()}"]))  # noqa: T201 - what the command is for
-        for line in missed(rows, found):
+        for line in missed(rows, measurements):
             print(f"missed: {line}")  # noqa: T201
         for section in sections:
-            text = section.put(text, found)
+            text = section.put(text, measurements)
         if page:
             page.write_text(text, encoding="utf-8")
-        return max((failed(name, line, MISSED) for line in judge(rows, found)), default=0)
+        return max((failed(name, line, MISSED) for line in judge(rows, measurements)), default=0)
 
     try:
         return attempted(name, run)
@@ -563,15 +563,15 @@ def seconds(text: str) -> float:
         argparse.ArgumentTypeError: If it is none.
     """
     try:
-        found = float(text)
+        time_s = float(text)
     except ValueError:
-        found = math.nan
-    if not 0 < found <= _LONGEST_S:
+        time_s = math.nan
+    if not 0 < time_s <= _LONGEST_S:
         raise argparse.ArgumentTypeError(f"{text!r}: seconds belong here, above 0 and up to {_LONGEST_S:g}")
-    return found
+    return time_s
 
 
-def last_line(said: str) -> str:
+def last_line(output: str) -> str:
     """Return the last line of a program's output: most programs say last why they end."""
-    lines = said.strip().splitlines() or ["it said nothing"]
+    lines = output.strip().splitlines() or ["it said nothing"]
     return lines[-1].strip()

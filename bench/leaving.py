@@ -413,13 +413,13 @@ def _noticed_by_program(
         figures = leave()
         took_s, troubles = time.monotonic() - begun, program.troubles()
         time.sleep(_REST_S)
-        found = program.end()
+        totals = program.end()
         for line in troubles[:5]:
             sys.stderr.write(f"{scene.folder.name}: a client's log: {line}\n")
-    counts = {"failed": found["failed"], "lost": found["lacking"], "lines": len(troubles)}
-    counts |= {name: found[name] for name in ("twice", "disordered")}
+    counts = {"failed": totals["failed"], "lost": totals["lacking"], "lines": len(troubles)}
+    counts |= {name: totals[name] for name in ("twice", "disordered")}
     more = {"refused": len(refused)} if is_kept_open else {}
-    return {"pause": found["longest"] / 1e3, **counts, **figures, "took": took_s, **more}
+    return {"pause": totals["longest"] / 1e3, **counts, **figures, "took": took_s, **more}
 
 
 def drained(scene: LeavingScene) -> Sample:
@@ -602,7 +602,7 @@ def main(words: Sequence[str]) -> int:
     if any(row.is_real for row in rows) and (missing := available()):
         return harness.failed(NAME, f"a real Pulsar broker is needed: {missing}", CANNOT_START)
 
-    def text(tables: str, _found: Found) -> str:
+    def text(tables: str, _measurements: Found) -> str:
         values = {"streams": size.streams, "connections": size.connections, "topics": size.topics, "pulsar": VERSION}
         values |= {"of_client": size.streams // 2 // size.connections}
         return harness.prose(TEXT.format(table=tables, machine=harness.machine(), **values))
@@ -613,7 +613,7 @@ def main(words: Sequence[str]) -> int:
 
 def _measured(rows: Sequence[LeavingRow], rounds: int, size: CrowdSize) -> Found:
     gc.disable()  # a full collection stops the clients' callbacks for 20 ms and more (measured)
-    found: dict[str, harness.Rounds] = {}
+    measurements: dict[str, harness.Rounds] = {}
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, ExitStack() as opened:
         folder, brokers = Path(name), dict[bool, CrowdBroker]()
         for row in rows:
@@ -622,8 +622,8 @@ def _measured(rows: Sequence[LeavingRow], rounds: int, size: CrowdSize) -> Found
                 brokers[row.is_real] = opened.enter_context(start(folder))
             _come_first()
             scene = LeavingScene(brokers[row.is_real], size, folder)
-            found[row.name] = in_rounds(row, rounds, partial(_play, row, scene), partial(print, file=sys.stderr))
-    return found
+            measurements[row.name] = in_rounds(row, rounds, partial(_play, row, scene), partial(print, file=sys.stderr))
+    return measurements
 
 
 def _come_first() -> None:

@@ -156,10 +156,10 @@ def _opened(stage: Stage, peer: RunningPeer, *wanted: int) -> list[ConnectionEnd
                 ends[count:].close()
             return [ends[:count] for ends, count in zip(opened, wanted, strict=True)]
         topic = f"persistent://public/default/bench-{number:03}"
-        one = ConnectionEnds([wire.open_producer(topic, peer.port)], [stage.sink.opened()])
-        one.here[0].settimeout(None)
+        connection = ConnectionEnds([wire.open_producer(topic, peer.port)], [stage.sink.opened()])
+        connection.here[0].settimeout(None)
         index = 0 if _has(peer.spare_port, topic) else 1
-        opened[index] += one
+        opened[index] += connection
     raise BenchError(f"of {_MOST_OPENED} connections the kernel gave one process too few")
 
 
@@ -187,7 +187,7 @@ def _look(live: Live, seconds: float) -> list[Look]:
     return looks
 
 
-def _found(what: str, looks: Sequence[Look], rate: float) -> float:
-    if (found := soonest(looks, rate)) is None:
-        raise BenchError(f"{what} was not passed within {looks[-1][0] - looks[0][0]:.1f} s")
-    return found
+def _found(subject: str, looks: Sequence[Look], rate: float) -> float:
+    if (seconds := soonest(looks, rate)) is None:
+        raise BenchError(f"{subject} was not passed within {looks[-1][0] - looks[0][0]:.1f} s")
+    return seconds

@@ -52,7 +52,7 @@ def main(words: Sequence[str]) -> int:
     arguments = parser.parse_args(words)
     rows = [row for row in ROWS if row.name in (arguments.only or [row.name])]
 
-    def text(tables: str, _found: Found) -> str:
+    def text(tables: str, _measurements: Found) -> str:
         values = {"connections": _CONNECTIONS, "size": _SIZE, "machine": harness.machine()}
         return harness.prose(TEXT.format(table=tables, **values))
 

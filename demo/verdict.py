@@ -95,9 +95,9 @@ def totals_agree(topics: Mapping[str, Mapping[str, Any]], usage: Iterable[Mappin
             offered[row["topic"]] += int(row["offered_messages"])
             passed[row["topic"]] += int(row["passed_messages"])
     wrong = [
-        f"{_short(name)} {what} {reported[name]:,} where {topic[key]:,} were counted"
+        f"{_short(name)} {kind} {reported[name]:,} where {topic[key]:,} were counted"
         for name, topic in topics.items()
-        for what, reported, key in (("offered", offered, "offered_messages"), ("passed", passed, "receipts"))
+        for kind, reported, key in (("offered", offered, "offered_messages"), ("passed", passed, "receipts"))
         if reported[name] != topic[key]
     ]
     wrong += [f"{name} is reported, but nothing was sent there" for name in sorted(set(offered) - set(topics))]

@@ -62,8 +62,8 @@ class _FrontPage(TyperGroup):
         for title, commands in parts.items():
             side = left if len(left) + (len(commands) + 1) / 2 <= half and not right else right
             side += [f"{title}:", *commands]
-        for one, other in zip_longest(left, right, fillvalue=""):
-            yield f"{one:<{_HALF}} {other}".rstrip()
+        for line, other in zip_longest(left, right, fillvalue=""):
+            yield f"{line:<{_HALF}} {other}".rstrip()
 
 
 def _wrapped(head: str, words: list[str]) -> Iterator[str]:

@@ -77,10 +77,10 @@ def reference() -> str:
 
 
 def _section(name: str, command: TyperCommand) -> str:
-    found = parameters(command)
-    words = [_word(each) for each in found if isinstance(each, TyperArgument)]
-    usage = " ".join([name, *(["[OPTIONS]"] if len(words) < len(found) else []), *words])
-    entries = "".join(f"{_entry(each)}\n" for each in found)
+    params = parameters(command)
+    words = [_word(each) for each in params if isinstance(each, TyperArgument)]
+    usage = " ".join([name, *(["[OPTIONS]"] if len(words) < len(params) else []), *words])
+    entries = "".join(f"{_entry(each)}\n" for each in params)
     return f"## {name}\n\n```sh\n{usage}\n```\n\n{_prose(command.help or '')}\n" + (f"\n{entries}" if entries else "")
 
 
@@ -90,16 +90,16 @@ def _entry(parameter: Parameter) -> str:
         names = f"`{_word(parameter)}`"
     elif not parameter.is_flag:
         names += f" *{_word(parameter)}*"
-    said = f"- {names}: {' '.join((parameter.help or '').split())}{_default(parameter)}"
-    return textwrap.fill(said, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    entry = f"- {names}: {' '.join((parameter.help or '').split())}{_default(parameter)}"
+    return textwrap.fill(entry, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _word(parameter: Parameter) -> str:
     """Return the placeholder of an option's value."""
     if parameter.metavar or isinstance(parameter, TyperArgument):
         return parameter.metavar or (parameter.name or "").upper()
-    found = parameter.type_descriptor.annotation
-    return _OF_TYPES.get(found, "TEXT")
+    annotation = parameter.type_descriptor.annotation
+    return _OF_TYPES.get(annotation, "TEXT")
 
 
 def _default(parameter: Parameter) -> str:

@@ -75,10 +75,10 @@ def _rows(paths: Mapping[str, Mapping[str, Any]], tag: str) -> Iterator[str]:
                 yield f"| `{method.upper()} {path}` | {_cell(operation['summary'])} | {'; '.join(parameters)} |\n"
 
 
-def _parameter(said: Mapping[str, Any]) -> str:
-    words = said["schema"].get("enum", ())
+def _parameter(parameter: Mapping[str, Any]) -> str:
+    words = parameter["schema"].get("enum", ())
     values = f" ({', '.join(f'`{word}`' for word in words if word != '')})" if any(words) else ""
-    return f"`{said['name']}`{'' if said['required'] else '?'}: {_cell(said['description'])}{values}"
+    return f"`{parameter['name']}`{'' if parameter['required'] else '?'}: {_cell(parameter['description'])}{values}"
 
 
 def _cell(text: str) -> str:

@@ -110,11 +110,11 @@ def _plain(schema: Any) -> Any:
     return plain
 
 
-def main(what: str) -> None:
+def main(target: str) -> None:
     """Make one of the two."""
-    if what == "schema":
+    if target == "schema":
         SCHEMA.write_text(values_schema())
-    elif what == "manifests":
+    elif target == "manifests":
         for name, text in plain_manifests().items():
             (MANIFESTS / name).write_text(text)
     else:

@@ -28,9 +28,9 @@ def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: Any) -> str
         text, name, anchor = link.groups(default="")
         target = (here / name).resolve()
         for root in (_ROOT / "docs", _ROOT):
-            if target.is_relative_to(root) and (found := str(target.relative_to(root))) in files.src_uris:
+            if target.is_relative_to(root) and (uri := str(target.relative_to(root))) in files.src_uris:
                 above = "../" * page.file.src_uri.count("/")
-                return f"[{text}]({above}{found}{anchor})"
+                return f"[{text}]({above}{uri}{anchor})"
         path = target.relative_to(_ROOT) if target.exists() else Path(name)
         return f"{text} (`{path}`)" if f"`{path}`" != text else text
 

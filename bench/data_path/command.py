@@ -87,17 +87,23 @@ def main(words: Sequence[str]) -> int:
     absent = dict(without)
 
     def measured() -> Found:
-        found, missing = _measure(arguments, chosen)
+        measurements, missing = _measure(arguments, chosen)
         absent.update(missing)
-        return found
+        return measurements
 
     with_tls = {row.name for row in tls_rows()}
     plain, sealed = ([row for row in chosen if (row.name in with_tls) is is_sealed] for is_sealed in (False, True))
     sections = [
-        Section(NAME, plain, lambda tables, found: section("section.md", tables, notes(plain, found), absent)),
-        Section(TLS, sealed, lambda tables, found: section("tls_section.md", tables, notes(sealed, found), absent)),
+        Section(
+            NAME, plain, lambda tables, measurements: section("section.md", tables, notes(plain, measurements), absent)
+        ),
+        Section(
+            TLS,
+            sealed,
+            lambda tables, measurements: section("tls_section.md", tables, notes(sealed, measurements), absent),
+        ),
     ]
-    judge = harness.unguarded if arguments.short else lambda _rows, _found: []
+    judge = harness.unguarded if arguments.short else lambda _rows, _measurements: []
     return harness.carry_out(NAME, arguments.write, [each for each in sections if each.rows], measured, judge)
 
 
@@ -124,23 +130,23 @@ def _without_real(arguments: argparse.Namespace) -> Absent:
     return {REAL: why} if why else {}
 
 
-def notes(rows: Sequence[DataRow], found: Found) -> list[str]:
+def notes(rows: Sequence[DataRow], measurements: Found) -> list[str]:
     """Lines below the tables: the frames that peers lost, and the loads that the machine did not reach."""
-    return [*losses(rows, found), *beyond(rows, found)]
+    return [*losses(rows, measurements), *beyond(rows, measurements)]
 
 
-def losses(rows: Sequence[DataRow], found: Found) -> list[str]:
+def losses(rows: Sequence[DataRow], measurements: Found) -> list[str]:
     """Return a line for each peer that lost frames, with its greatest loss in one measurement."""
     return [
         f"{name} lost frames that were written before the close: {row.load}, {number(max(lost), 2)}"
         f" in one of {len(lost)} measurements"
         for row in rows
-        for name, samples in found[row.name].items()
+        for name, samples in measurements[row.name].items()
         if (lost := values_of("lost", samples)) and max(lost) > 0
     ]
 
 
-def beyond(rows: Sequence[DataRow], found: Found) -> list[str]:
+def beyond(rows: Sequence[DataRow], measurements: Found) -> list[str]:
     """A line for each peer and load for which the machine, with all that runs on it, is too slow."""
     return [
         f"the load is not reached here: {row.load}, {name}: {figure.shown(samples)} {figure.text}"
@@ -148,7 +154,7 @@ def beyond(rows: Sequence[DataRow], found: Found) -> list[str]:
         if row.needs is not None
         for figure in row.figures
         if figure.key == row.needs[0]
-        for name, samples in found[row.name].items()
+        for name, samples in measurements[row.name].items()
         if (values := values_of(figure.key, samples)) and statistics.median(values) < row.needs[1]
     ]
 
@@ -175,8 +181,8 @@ def _measure(arguments: argparse.Namespace, chosen: Sequence[DataRow]) -> tuple[
     later = {row.name for row in tls_rows()}
     at_once = {name for row in chosen if row.name not in later for name in row.peers}
     with _stage(plans, at_once, arguments.seconds, console) as (stage, absent):
-        told = partial(console.print, soft_wrap=True, highlight=False, markup=False)
-        return measure(chosen, stage, arguments.rounds, told), absent
+        progress = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+        return measure(chosen, stage, arguments.rounds, progress), absent
 
 
 @contextmanager

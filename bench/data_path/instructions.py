@@ -44,7 +44,7 @@ _LINE = re.compile(r"^ *(?P<count>[\d,]+) \([^)]*\) +\S+:(?P<function>[^\[]+?)(?
 
 def layers(annotated: Iterable[str]) -> dict[str, int]:
     """Instructions by layer, from the lines of `callgrind_annotate`."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     last = _OTHER
     for line in annotated:
         match = _LINE.match(line)
@@ -52,8 +52,8 @@ def layers(annotated: Iterable[str]) -> dict[str, int]:
             continue
         # inlined parts name no object: they follow the one that they are in
         last = _layer(match["object"]) if match["object"] else last
-        found[last] = found.get(last, 0) + int(match["count"].replace(",", ""))
-    return found
+        counts[last] = counts.get(last, 0) + int(match["count"].replace(",", ""))
+    return counts
 
 
 def row(count: int, size: int) -> Row[None]:
@@ -111,13 +111,13 @@ def kind(text: str) -> tuple[int, int]:
     """
     frames, _, size = text.partition("x")
     try:
-        found = harness.count(frames), harness.count(size)
+        chunk = harness.count(frames), harness.count(size)
     except argparse.ArgumentTypeError:
-        found = 0, 0
-    if not 0 < found[0] * found[1] <= LARGEST_FRAME:
-        what = f"FRAMESxBYTES belongs here, both above 0, {LARGEST_FRAME:,} bytes together at most: 8x100"
-        raise argparse.ArgumentTypeError(f"{text!r}: {what}")
-    return found
+        chunk = 0, 0
+    if not 0 < chunk[0] * chunk[1] <= LARGEST_FRAME:
+        requirement = f"FRAMESxBYTES belongs here, both above 0, {LARGEST_FRAME:,} bytes together at most: 8x100"
+        raise argparse.ArgumentTypeError(f"{text!r}: {requirement}")
+    return chunk
 
 
 def main(words: Sequence[str]) -> int:

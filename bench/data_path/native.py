@@ -251,6 +251,6 @@ def _compiled() -> Path:
 def _keep_to_ourselves(folder: Path) -> None:
     """Everybody may make that folder where all have their temporary files, and what lies in it is executed."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise BenchError(f"{folder}: others can write there: remove it, or set $TMPDIR to a folder of your own")

@@ -199,7 +199,9 @@ def haproxy_command(file: Path) -> Command:
     if program:
         return Command([program, "-db", "-f", str(file)])
     _fetch()
-    libraries = ":".join(str(folder) for folder in sorted({found.parent for found in _haproxy_folder().rglob("*.so*")}))
+    libraries = ":".join(
+        str(folder) for folder in sorted({library.parent for library in _haproxy_folder().rglob("*.so*")})
+    )
     return Command([str(_unpacked()), "-db", "-f", str(file)], {"LD_LIBRARY_PATH": libraries})
 
 
@@ -233,8 +235,8 @@ def _run(command: list[str], folder: Path) -> str:
         command, cwd=folder, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
     )
     if done.returncode:
-        said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise BenchError(f"HAProxy cannot be had: {' '.join(command[:2])}: {said[0]}")
+        lines = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise BenchError(f"HAProxy cannot be had: {' '.join(command[:2])}: {lines[0]}")
     return done.stdout
 
 

@@ -76,13 +76,13 @@ def seconds_between(log: str, first: str, last: str) -> float:
     Raises:
         ProcessFailed: If a tool is missing.
     """
-    found = []
+    times = []
     for text in (first, last):
         line = re.search(rf"^(\d\d):(\d\d):(\d\d\.\d+).*{re.escape(text)}", log, re.MULTILINE)
         if line is None:
             raise ProcessFailed(f"pulsar-perf did not say: {text}", log[-2000:])
-        found.append(int(line[1]) * 3600 + int(line[2]) * 60 + float(line[3]))
-    return (found[1] - found[0]) % _DAY_S
+        times.append(int(line[1]) * 3600 + int(line[2]) * 60 + float(line[3]))
+    return (times[1] - times[0]) % _DAY_S
 
 
 def _start(folder: Path, service_url: str, arguments: tuple[str, ...]) -> TetheredProcess:

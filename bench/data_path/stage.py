@@ -140,8 +140,8 @@ class TlsLines(ExitStack):
         """An HAProxy that opens or seals."""
         home = Path(tempfile.mkdtemp(prefix="end", dir=self._folder))
         port, files = port or free_ports(0)[0], self._made()
-        said = HAPROXY_CONFIG.format(port=port, to=to, bind=bind.format(files), server=server.format(files))
-        (home / "haproxy.cfg").write_text(said)
+        config = HAPROXY_CONFIG.format(port=port, to=to, bind=bind.format(files), server=server.format(files))
+        (home / "haproxy.cfg").write_text(config)
         command = haproxy_command(home / "haproxy.cfg")
         process = TetheredProcess(command.line, home / "log", command.env)
         try:

@@ -148,10 +148,10 @@ def broker_of(topic: str, port: int) -> str:
     client.ask(CommandPartitionedTopicMetadata(topic=topic, request_id=1), BaseCommand.PARTITIONED_METADATA_RESPONSE)
     answer = client.ask(CommandLookupTopic(topic=topic, request_id=2), BaseCommand.LOOKUP_RESPONSE)
     client.connection.close()
-    found = answer.lookup_response
-    if found.response != CommandLookupTopicResponse.Connect:
-        raise BenchError(f"the lookup of {topic} failed: {found.message}")
-    return _BROKERS.parse(found.broker_service_url or found.broker_service_url_tls).address
+    lookup = answer.lookup_response
+    if lookup.response != CommandLookupTopicResponse.Connect:
+        raise BenchError(f"the lookup of {topic} failed: {lookup.message}")
+    return _BROKERS.parse(lookup.broker_service_url or lookup.broker_service_url_tls).address
 
 
 def _arrive(topic: str, port: int) -> "_Client":

@@ -20,8 +20,8 @@ _OTHERS = (
     Figure("client", "client memory (MiB)"),
     Figure("hold", "hold budget (MiB)"),
     Figure("cpu", "CPU (cores)", digits=2),
-    *(Figure(what, f"{what} p99 (ms)", digits=1) for what in REQUESTS),
-    *(Figure(f"{what} failed", f"{what} failed") for what in REQUESTS),
+    *(Figure(request, f"{request} p99 (ms)", digits=1) for request in REQUESTS),
+    *(Figure(f"{request} failed", f"{request} failed") for request in REQUESTS),
 )
 
 
@@ -49,16 +49,16 @@ def main(words: Sequence[str]) -> int:
         parser.error("--write: a page gets all kinds only: leave out --only")
 
     def measured() -> Found:
-        found: dict[str, harness.Rounds] = {}
+        measurements: dict[str, harness.Rounds] = {}
         for kind in kinds:
             with (
                 tempfile.TemporaryDirectory(prefix="sluice-hostile-") as folder,
                 running(Path(folder), chosen.processes) as stage,
             ):
                 alone, beside = stage.attack(kind, chosen.seconds, chosen.rest)
-            found[kind.name] = {ALONE: [alone], BESIDE: [beside]}
+            measurements[kind.name] = {ALONE: [alone], BESIDE: [beside]}
             print(f"{kind.name}: {row(kind).told([beside])}", file=sys.stderr, flush=True)  # noqa: T201
-        return found
+        return measurements
 
     section = Section(NAME, [row(kind) for kind in kinds], is_listed=True)
     return harness.carry_out(NAME, chosen.write, [section], measured, harness.missed)

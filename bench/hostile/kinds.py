@@ -344,14 +344,14 @@ def _consumer_churn(namespaces: bool) -> Callable[[int], Script]:  # noqa: FBT00
     def says(number: int) -> Script:
         yield hello()
         for first in count(1, 50):
-            said = bytearray()
+            piece = bytearray()
             for round_ in range(first, first + 50):
                 namespace = f"hostile/n{number}-{round_}" if namespaces else "hostile/plain"
                 name = topic(round_, namespace, 1000) + f"-{number}"
                 opening = _subscribe(2 * round_, name, consumer=f"{round_:0>500}", identity=1)
-                said += encode(opening) + encode(CommandFlow(consumer_id=1, message_permits=1))
-                said += encode(CommandCloseConsumer(consumer_id=1, request_id=2 * round_ + 1))
-            yield bytes(said)
+                piece += encode(opening) + encode(CommandFlow(consumer_id=1, message_permits=1))
+                piece += encode(CommandCloseConsumer(consumer_id=1, request_id=2 * round_ + 1))
+            yield bytes(piece)
 
     return says
 

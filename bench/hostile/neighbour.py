@@ -69,7 +69,7 @@ OWN_CLOCK: Final = ", client's clock"
 _Delays = dict[str, list[float]]
 """Milliseconds by name."""
 NAME, BESIDE, SHARES = "neighbour", "beside the crowd", (50, 99)
-NAMES = (*REQUESTS, *(what + OWN_CLOCK for what in REQUESTS))
+NAMES = (*REQUESTS, *(name + OWN_CLOCK for name in REQUESTS))
 
 
 class End:
@@ -172,13 +172,13 @@ def delays(port: int, broker_port: int, seconds: float) -> _Delays:
 
             sent = client.say(CommandLookupTopic(topic=TOPIC, request_id=number))
             asked, there = broker.hear(BaseCommand.LOOKUP)
-            found = CommandLookupTopicResponse(
+            response = CommandLookupTopicResponse(
                 broker_service_url=f"pulsar://127.0.0.1:{broker_port}",
                 response=CommandLookupTopicResponse.Connect,
                 request_id=asked.lookup.request_id,
                 authoritative=True,
             )
-            answered = broker.say(found)
+            answered = broker.say(response)
             back = client.hear(BaseCommand.LOOKUP_RESPONSE)[1]
             took["lookup" + OWN_CLOCK].append((time.time_ns() - sent) / 1e6)
             took["lookup"].append((there - sent + back - answered) / 1e6)
@@ -188,7 +188,7 @@ def delays(port: int, broker_port: int, seconds: float) -> _Delays:
 
 def delays_with_broker(port: int, broker_port: int, seconds: float) -> _Delays:
     """Milliseconds of each request to a broker that is another process, by the client's own clock alone."""
-    took: _Delays = {what + OWN_CLOCK: [] for what in REQUESTS}
+    took: _Delays = {name + OWN_CLOCK: [] for name in REQUESTS}
     metadata = MessageMetadata(producer_name="neighbour", sequence_id=1, publish_time=1).SerializeToString()
     entry = len(metadata).to_bytes(4, "big") + metadata + bytes(100)
     frame = encode_with_payload(CommandSend(producer_id=1, sequence_id=1, num_messages=1), entry)
@@ -200,13 +200,13 @@ def delays_with_broker(port: int, broker_port: int, seconds: float) -> _Delays:
     client.hear(BaseCommand.PRODUCER_SUCCESS)
     while time.monotonic() < over:
         number += 1
-        for what, request, answer in (
+        for name, request, answer in (
             ("publish", frame, BaseCommand.SEND_RECEIPT),
             ("lookup", CommandLookupTopic(topic=_REAL_TOPIC, request_id=number), BaseCommand.LOOKUP_RESPONSE),
         ):
             sent = client.say(request)
             client.hear(answer)
-            took[what + OWN_CLOCK].append((time.time_ns() - sent) / 1e6)
+            took[name + OWN_CLOCK].append((time.time_ns() - sent) / 1e6)
         time.sleep(_PACE_S)
     client.close()
     return took

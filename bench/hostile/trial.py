@@ -65,7 +65,7 @@ class Neighbour:
     """
 
     def __init__(self, port: int) -> None:
-        self._took: dict[str, list[float]] = {what: [] for what in REQUESTS}
+        self._took: dict[str, list[float]] = {request: [] for request in REQUESTS}
         self._failed = dict.fromkeys(REQUESTS, 0)
         self._port = port
         self._connection: socket.socket | None = None
@@ -77,14 +77,14 @@ class Neighbour:
         """Run the neighbour for `seconds`."""
         over = time.monotonic() + seconds
         while time.monotonic() < over:
-            for what in ("publish", "lookup", *(("connect",) if self._number % 20 == 0 else ())):
+            for request in ("publish", "lookup", *(("connect",) if self._number % 20 == 0 else ())):
                 began = time.monotonic()
                 try:
-                    getattr(self, f"_{what}")()
+                    getattr(self, f"_{request}")()
                 except OSError:
-                    self._failed[what] += 1
+                    self._failed[request] += 1
                     self.close()
-                self._took[what].append(time.monotonic() - began)
+                self._took[request].append(time.monotonic() - began)
             time.sleep(_PACE_S)
 
     def close(self) -> None:
@@ -96,9 +96,9 @@ class Neighbour:
     def figures(self) -> dict[str, float]:
         """Return each request's p99 in ms and its failures since the last call, where there are any."""
         took, failed = self._took, self._failed
-        self._took, self._failed = {what: [] for what in REQUESTS}, dict.fromkeys(REQUESTS, 0)
-        p99 = {what: percentile(values, 0.99) * 1e3 for what, values in took.items() if values}
-        return {**p99, **{f"{what} failed": number for what, number in failed.items() if number}}
+        self._took, self._failed = {request: [] for request in REQUESTS}, dict.fromkeys(REQUESTS, 0)
+        p99 = {request: percentile(values, 0.99) * 1e3 for request, values in took.items() if values}
+        return {**p99, **{f"{request} failed": number for request, number in failed.items() if number}}
 
     def _publish(self) -> None:
         self._ask(self._send.frame, BaseCommand.SEND_RECEIPT)
@@ -106,9 +106,9 @@ class Neighbour:
     def _lookup(self) -> None:
         self._number += 1
         asked = encode(CommandLookupTopic(topic=TOPIC, request_id=self._number + 10))
-        found = self._ask(asked, BaseCommand.LOOKUP_RESPONSE).lookup_response
-        if found.response != CommandLookupTopicResponse.Connect:
-            raise ConnectionRefusedError(found.message)
+        lookup = self._ask(asked, BaseCommand.LOOKUP_RESPONSE).lookup_response
+        if lookup.response != CommandLookupTopicResponse.Connect:
+            raise ConnectionRefusedError(lookup.message)
 
     def _connect(self) -> None:
         with socket.create_connection(("127.0.0.1", self._port), _PATIENCE_S) as connection:

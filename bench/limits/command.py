@@ -56,7 +56,7 @@ def _chosen(arguments: argparse.Namespace) -> dict[str, list[LimitsRow]]:
     return chosen
 
 
-def section(about: str, tables: str, _found: Found) -> str:
+def section(about: str, tables: str, _measurements: Found) -> str:
     """Return the text of the section about `publish` or `dispatch`."""
     text = harness.text_beside(__file__, f"{about}.md")
     return harness.prose(text.format(pulsar=VERSION, table=tables, machine=harness.machine()))

@@ -193,8 +193,8 @@ def drain_alone(stage: TrialStage, limit: int, seconds: int) -> Drained:
 
 def _measure_backlog(seconds: int, stage: TrialStage) -> dict[str, float]:
     drained = drain_alone(stage, EVEN, seconds)
-    found = backlog(drained.times, drained.stood, seconds)
-    return found | {"pause": drained.longest_pause_s * 1000}
+    figures = backlog(drained.times, drained.stood, seconds)
+    return figures | {"pause": drained.longest_pause_s * 1000}
 
 
 def backlog(times: Sequence[float], stood: Sequence[TimeSpan], seconds: int) -> dict[str, float]:
@@ -393,8 +393,8 @@ TWENTY = (
 def twenty_row(*, quick: bool) -> LimitsRow:
     """The row; quick: four seconds instead of twelve."""
     seconds = 4 if quick else 12
-    who = f"{CONSUMERS} clients of one subscription, receiver queue {TWENTY_QUEUE}"
-    load = f"a backlog drained at {TWENTY_LIMIT}/s by {who}, {seconds} s"
+    clients = f"{CONSUMERS} clients of one subscription, receiver queue {TWENTY_QUEUE}"
+    load = f"a backlog drained at {TWENTY_LIMIT}/s by {clients}, {seconds} s"
     return Row("twenty", load, TWENTY, by_turns(partial(_measure_twenty, seconds)), PEERS, rounds=1)
 
 
@@ -498,13 +498,13 @@ def _measure_beside(times: Times, stage: TrialStage) -> dict[str, float]:
         consuming.consume(consumer(topic=held), lambda _body: held_times.append(time.monotonic()))
         publisher.go_on_until(times.end + BEYOND_S)
         began = publisher.began
-        found = beside(
+        figures = beside(
             times,
             [at - began for at in publisher.sent],
             {number: at - began for number, at in arrived.copy().items()},
         )
     of_held = count_between(held_times, began + times.beside, began + times.end)
-    return found | {"held": 100 * of_held / (LOW * (times.end - times.beside))}
+    return figures | {"held": 100 * of_held / (LOW * (times.end - times.beside))}
 
 
 def beside(times: Times, sent: Sequence[float], arrived: Mapping[int, float]) -> dict[str, float]:

@@ -52,8 +52,8 @@ def _measure_sustained(seconds: int, stage: TrialStage) -> dict[str, float]:
     lanes = [LaneOrder(client=f"c{index}", topic=topic, index=index, end_s=seconds + 0.5) for index in range(PRODUCERS)]
     with stage.trial(lanes, drain_s=0) as trial:
         pass
-    found = sustained([trial.arrivals[index] for index in range(PRODUCERS)], seconds)
-    return {**found, "pause": trial.longest_pause_s * 1000}
+    figures = sustained([trial.arrivals[index] for index in range(PRODUCERS)], seconds)
+    return {**figures, "pause": trial.longest_pause_s * 1000}
 
 
 def sustained(arrivals: Sequence[Sequence[float]], seconds: int) -> dict[str, float]:
@@ -65,7 +65,7 @@ def sustained(arrivals: Sequence[Sequence[float]], seconds: int) -> dict[str, fl
     """
     times = list(merge(*arrivals))
     end = times[0] + seconds if times else 0
-    return evenness(times, seconds) | {"jain": jain([sum(at < end for at in one) for one in arrivals])}
+    return evenness(times, seconds) | {"jain": jain([sum(at < end for at in series) for series in arrivals])}
 
 
 HELD_PENDING = 50
@@ -154,9 +154,9 @@ def _measure_shares(seconds: int, stage: TrialStage) -> dict[str, float]:
 def shares(batching: Sequence[float], single: Sequence[float], seconds: float) -> dict[str, float]:
     """The figures of one trial: what arrived within `seconds` of the first arrival, of times ascending."""
     end = min([*batching[:1], *single[:1]], default=0.0) + seconds
-    many, one = (sum(at < end for at in times) for times in (batching, single))
-    total = max(1, many + one)
-    return {"jain": jain([many, one]), "batching": 100 * many / total, "single": 100 * one / total}
+    many, singles = (sum(at < end for at in times) for times in (batching, single))
+    total = max(1, many + singles)
+    return {"jain": jain([many, singles]), "batching": 100 * many / total, "single": 100 * singles / total}
 
 
 RAISED_FROM, RAISED_TO = 1, 1000

@@ -239,15 +239,15 @@ class TrialStage:
 
     def publishers(self, topic: str) -> set[str]:
         """Return the connections of a topic's producers at the broker: address and since when."""
-        found = self.broker.stats(topic)["publishers"]
-        return {f"{publisher['address']} {publisher['connectedSince']}" for publisher in found}
+        publishers = self.broker.stats(topic)["publishers"]
+        return {f"{publisher['address']} {publisher['connectedSince']}" for publisher in publishers}
 
     def grouped_topic(self) -> TrialTopic:
         """A fresh topic in the peer's resource group."""
         return TrialTopic(self.peer.grouped, f"t{next(_numbers)}")
 
-    def _set(self, topic: TrialTopic, what: str, rate: dict[str, int]) -> None:
-        self.peer.limits.call("POST", f"/admin/v2/namespaces/{TENANT}/{topic.namespace}/{what}", rate)
+    def _set(self, topic: TrialTopic, policy: str, rate: dict[str, int]) -> None:
+        self.peer.limits.call("POST", f"/admin/v2/namespaces/{TENANT}/{topic.namespace}/{policy}", rate)
 
     @contextmanager
     def trial(self, lanes: Sequence[LaneOrder], drain_s: float) -> Iterator[Trial]:
@@ -305,8 +305,8 @@ def _await(process: TetheredProcess, file: Path, longest_s: float) -> None:
     wait_until(lambda: file.exists() or process.exit_code is not None, longest_s, POLL_S)
     if not file.exists():
         how = "do not get on" if process.exit_code is None else "ended early"
-        said = process.last_lines().splitlines()[-1:] or ["they said nothing"]
-        raise BenchError(f"the publishers {how}: {said[0]}")
+        lines = process.last_lines().splitlines()[-1:] or ["they said nothing"]
+        raise BenchError(f"the publishers {how}: {lines[0]}")
 
 
 # ---- Rows, and running them
@@ -320,8 +320,8 @@ def by_turns(measure: Callable[[TrialStage], Sample | list[Sample]]) -> Measure:
     """Measure one stage after the other, so that they do not take each other's processor."""
 
     def measure_each(stages: Sequence[TrialStage]) -> Sequence[Sequence[Sample]]:
-        found = [measure(stage) for stage in stages]
-        return [samples if isinstance(samples, list) else [samples] for samples in found]
+        measurements = [measure(stage) for stage in stages]
+        return [samples if isinstance(samples, list) else [samples] for samples in measurements]
 
     return measure_each
 
@@ -426,7 +426,7 @@ def worst_deviation(counts: Collection[float], limit: float) -> float:
 
 def pair_means(counts: Sequence[float]) -> list[float]:
     """Mean of each two neighbouring counts."""
-    return [(one + other) / 2 for one, other in pairwise(counts)]
+    return [(count + other) / 2 for count, other in pairwise(counts)]
 
 
 def spaces(times: Sequence[float], seconds: float) -> list[float]:

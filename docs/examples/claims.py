@@ -17,18 +17,18 @@ LEAST_SHARE = 0.95
 """Of a rate that was wanted all the time."""
 
 
-def never_above(what: str, times: Sequence[float], line: RateLine, standstill_s: float) -> Check:
+def never_above(subject: str, times: Sequence[float], line: RateLine, standstill_s: float) -> Check:
     """No interval of arrivals holds more than burst + rate * time + one message.
 
     Args:
-        what: The messages' name in the verdict.
+        subject: The messages' name in the verdict.
         times: When, seconds, ascending.
         line: The limit.
         standstill_s: The longest delay by the machine itself, which brings an arrival nearer to the next.
     """
     slack = line.rate * (SLACK_S + standstill_s)
     excess = max_excess(times, line)
-    name = f"{what} never above {line.burst:g} + {line.rate:g}/s in any interval"
+    name = f"{subject} never above {line.burst:g} + {line.rate:g}/s in any interval"
     if standstill_s > MOST_STANDSTILL_S:
         return Check(name, holds=False, detail=f"the machine stood still for {standstill_s:.1f} s: too long to tell")
     detail = f"worst interval {excess:+.1f} messages from that line, {slack:.0f} are allowed for the machine"
@@ -48,44 +48,46 @@ class Span:
         return cls(times[0], times[-1]) if times else cls(0, 0)
 
 
-def at_least(what: str, times: Sequence[float], span: Span, rate: float, standstill_s: float) -> Check:
+def at_least(subject: str, times: Sequence[float], span: Span, rate: float, standstill_s: float) -> Check:
     """Arrivals of a span make at least LEAST_SHARE of a rate, in the span less the machine's standstill."""
     messages = bisect_left(times, span.end) - bisect_left(times, span.begin)
     seconds = span.end - span.begin
     enough = LEAST_SHARE * rate * (seconds - SLACK_S - standstill_s)
     detail = f"{messages} of {rate * seconds:.0f} messages in {seconds:.1f} s"
-    return Check(f"{what} at {rate:g}/s", messages >= enough > 0, detail)
+    return Check(f"{subject} at {rate:g}/s", messages >= enough > 0, detail)
 
 
-def none_after(what: str, times: Sequence[float], at: float, standstill_s: float) -> Check:
+def none_after(subject: str, times: Sequence[float], at: float, standstill_s: float) -> Check:
     """Check that messages arrived before an instant, and none after it."""
     late = len(times) - bisect_left(times, at + SLACK_S + standstill_s)
-    return Check(f"{what}: nothing more arrives", len(times) > late == 0, f"{len(times)} messages before, {late} after")
+    return Check(
+        f"{subject}: nothing more arrives", len(times) > late == 0, f"{len(times)} messages before, {late} after"
+    )
 
 
-def nothing_lost(what: str, sent: int, receipts: int, arrived: Sequence[int]) -> Check:
+def nothing_lost(subject: str, sent: int, receipts: int, arrived: Sequence[int]) -> Check:
     """Check that each message of a producer has its receipt and arrived once, in order.
 
     Args:
-        what: The producer.
+        subject: The producer.
         sent: The number of messages, numbered from 0.
         receipts: The number of receipts.
         arrived: Their numbers, in the order in which they arrived.
     """
     is_whole = list(arrived) == list(range(sent)) and receipts == sent > 0
     detail = f"{sent} sent, {receipts} receipts, {len(arrived)} arrived"
-    return Check(f"{what}: each message arrived once, in order", is_whole, detail)
+    return Check(f"{subject}: each message arrived once, in order", is_whole, detail)
 
 
-def soon(what: str, latencies: Sequence[float], most_s: float) -> Check:
+def soon(subject: str, latencies: Sequence[float], most_s: float) -> Check:
     """Half of the receipts came within `most_s` seconds."""
     middle = median(latencies) if latencies else float("inf")
-    name = f"{what}: half of the receipts within {most_s * 1000:.0f} ms"
+    name = f"{subject}: half of the receipts within {most_s * 1000:.0f} ms"
     return Check(name, middle <= most_s, f"the median is {middle * 1000:.1f} ms")
 
 
-def even(what: str, counts: Sequence[int]) -> Check:
+def even(subject: str, counts: Sequence[int]) -> Check:
     """Counts are within 5 % of their mean."""
     mean = sum(counts) / len(counts)
     is_even = all(abs(count - mean) <= 0.05 * mean for count in counts) and mean > 0
-    return Check(f"{what}: equal shares", is_even, " + ".join(str(count) for count in counts))
+    return Check(f"{subject}: equal shares", is_even, " + ".join(str(count) for count in counts))

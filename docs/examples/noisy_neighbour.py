@@ -70,7 +70,7 @@ def in_another_tenant(stage: Stage) -> list[Check]:
     noisy = [Publisher(producer, AS_FAST_AS_IT_CAN) for producer in producers]
     quiet = Publisher(stage.client().create_producer(PAYMENTS, "bank"), 50)
     with publishing(*noisy, quiet):
-        columns = {"pages sent": lambda: sum(one.sent for one in noisy), "received": pages.count}
+        columns = {"pages sent": lambda: sum(publisher.sent for publisher in noisy), "received": pages.count}
         table({**columns, "payments": payments.count}, lambda _: "300/s", until=after(4))
     worst_s = stage.standstill.worst_s
     return [

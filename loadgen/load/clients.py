@@ -180,14 +180,14 @@ class Clients:
             self._by_name[name] = client
         return self._by_name[name]
 
-    def _asked(self, what: str, ask: Callable[[], Any]) -> Any:
+    def _asked(self, action: str, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except _pulsar.PulsarException as error:
             cause = str(error) or type(error).__name__
             verified = ", does --ca name who has signed its certificate" if "+ssl:" in self._service_url else ""
             raise ClientError(
-                f"{self._service_url}: cannot {what}: {cause}: "
+                f"{self._service_url}: cannot {action}: {cause}: "
                 f"is the address right, is it running{verified}, do tenant and namespace exist?"
             ) from error
 

@@ -266,9 +266,9 @@ def _latency(offer: TopicOffer) -> dict[str, float] | None:
 
 
 def _faults(name: str, topic: Mapping[str, Any]) -> list[str]:
-    found = {"errors": sum(topic["errors"].values()), "messages without receipt": topic["unsettled"]}
+    numbers = {"errors": sum(topic["errors"].values()), "messages without receipt": topic["unsettled"]}
     if received := topic.get("received"):
         kinds = ("duplicates", "out_of_order", "damaged", "misplaced", "foreign")
-        found |= {kind.replace("_", " "): received[kind] for kind in kinds}
-        found["receipts whose message did not arrive"] = max(0, topic["receipts"] - received["distinct"])
-    return [f"{name}: {number} {what}" for what, number in found.items() if number]
+        numbers |= {kind.replace("_", " "): received[kind] for kind in kinds}
+        numbers["receipts whose message did not arrive"] = max(0, topic["receipts"] - received["distinct"])
+    return [f"{name}: {number} {fault}" for fault, number in numbers.items() if number]

@@ -164,8 +164,8 @@ _MOST_BYTES = 1024 * 1024
 
 
 def _content(path: Path) -> bytes:
-    found = path.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
-    if not stat.S_ISREG(found.st_mode) or found.st_size > _MOST_BYTES:
+    status = path.stat()  # before it is opened: a FIFO would be waited for, and a device may have no end
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
         raise ScenarioError([f"{path}: is not a file of at most {_MOST_BYTES} bytes"])
     return path.read_bytes()
 
@@ -185,7 +185,7 @@ def load_scenario(path: Path) -> Scenario:
     try:
         return Scenario.model_validate(content)
     except ValidationError as error:
-        raise ScenarioError([_line(path, one) for one in error.errors()]) from error
+        raise ScenarioError([_line(path, details) for details in error.errors()]) from error
 
 
 def _line(path: Path, error: ErrorDetails) -> str:

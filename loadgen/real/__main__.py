@@ -35,9 +35,9 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadgen.real", description=__doc__)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--listen-file", type=Path, help="written when it is healthy: its addresses, as JSON")
-    what.add_argument("--check", action="store_true", help="only say whether it can run here, or what is missing")
+    group = parser.add_mutually_exclusive_group(required=True)
+    group.add_argument("--listen-file", type=Path, help="written when it is healthy: its addresses, as JSON")
+    group.add_argument("--check", action="store_true", help="only say whether it can run here, or what is missing")
     parser.add_argument("--port", type=int, default=0, help="of the binary protocol (default: a free one)")
     return parser
 

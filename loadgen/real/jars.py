@@ -164,8 +164,8 @@ def _version(java: str) -> tuple[str, int]:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr  # noqa: S603 -- the user's own java
     except (OSError, subprocess.TimeoutExpired):
         answer = ""
-    found = _JAVA_VERSION.search(answer)
-    return (found[1], int(found[2])) if found else ("0", 0)
+    match = _JAVA_VERSION.search(answer)
+    return (match[1], int(match[2])) if match else ("0", 0)
 
 
 _GOAL = "dependency:copy-dependencies"

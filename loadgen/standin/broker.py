@@ -210,7 +210,7 @@ class StandinTopic:
 
         Source: org.apache.pulsar.broker.service.AbstractTopic.incrementTopicEpochIfNeeded (4.0.8)
         """
-        holder = next((one for one in self._producers.values() if one.mode != _SHARED), None)
+        holder = next((candidate for candidate in self._producers.values() if candidate.mode != _SHARED), None)
         if producer.mode == _SHARED and (holder or self._waiting):
             text = f"the topic has an exclusive producer: {holder.name if holder else 'one waits for access'}"
             raise StandinRefusal(ServerError.ProducerBusy, text)

@@ -90,8 +90,8 @@ def is_unlisted(envelope: BaseCommand) -> bool:
 
 def _unknown_field(envelope: BaseCommand, number: int) -> Any:
     fields = UnknownFieldSet(envelope)
-    found = (fields[index] for index in range(len(fields)) if fields[index].field_number == number)
-    return next(found, None)
+    matches = (fields[index] for index in range(len(fields)) if fields[index].field_number == number)
+    return next(matches, None)
 
 
 _DOMAINS = {

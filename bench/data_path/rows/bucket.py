@@ -58,23 +58,23 @@ def row() -> DataRow:
 
 
 def _measure(_stage: Stage, _name: str) -> Sample:
-    found = {}
+    sample = {}
     for method in METHODS:
-        found[f"{method}_python"] = _run(_FROM_PYTHON.replace("METHOD", method), None) / 1e6
-        found[f"{method}_inside"] = _inside(method) / 1e6
-    return found
+        sample[f"{method}_python"] = _run(_FROM_PYTHON.replace("METHOD", method), None) / 1e6
+        sample[f"{method}_inside"] = _inside(method) / 1e6
+    return sample
 
 
 def _inside(method: str) -> float:
     """Measure a bucket that is compiled together with a loop of calls: calls between compiled units are Python's."""
-    found = find_spec("limiter")
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec("limiter")
+    if spec is None or not spec.submodule_search_locations:
         raise BenchError("the limiter is not installed")
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name:
         folder = Path(name)
         unit = folder / "limiter"
         shutil.copytree(
-            next(iter(found.submodule_search_locations)), unit, ignore=shutil.ignore_patterns("*.so", "__pycache__")
+            next(iter(spec.submodule_search_locations)), unit, ignore=shutil.ignore_patterns("*.so", "__pycache__")
         )
         (unit / "loop.py").write_text(_LOOP.replace("METHOD", method))
         sources = [f"limiter/{module}.py" for module in ("token_bucket", "loop")]

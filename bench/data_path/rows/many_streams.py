@@ -216,15 +216,15 @@ def _measure_log(load: Load, stage: Stage, name: str) -> Sample:
 
 
 def _by_turns(
-    load: Load, stage: Stage, one: RunningPeer, other: RunningPeer, offer: Offer
+    load: Load, stage: Stage, subject: RunningPeer, other: RunningPeer, offer: Offer
 ) -> tuple[WindowCost, WindowCost]:
     """Measure two windows of each peer, in turns, so that trends meet both alike; return the means."""
-    turns = [_window(load, stage, peer, offer) for peer in (one, other, other, one)]
+    turns = [_window(load, stage, peer, offer) for peer in (subject, other, other, subject)]
     return _mean(turns[0], turns[3]), _mean(turns[1], turns[2])
 
 
-def _mean(one: WindowCost, other: WindowCost) -> WindowCost:
-    return WindowCost((one.core + other.core) / 2, (one.rate + other.rate) / 2, (one.cpu + other.cpu) / 2)
+def _mean(cost: WindowCost, other: WindowCost) -> WindowCost:
+    return WindowCost((cost.core + other.core) / 2, (cost.rate + other.rate) / 2, (cost.cpu + other.cpu) / 2)
 
 
 def _window(load: Load, stage: Stage, peer: RunningPeer, offer: Offer) -> WindowCost:
