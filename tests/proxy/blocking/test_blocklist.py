@@ -20,9 +20,9 @@ PRODUCER = read_key("producer", "p", namespace="a/b")
 class Session:
     """Has one producer, which every rule means."""
 
-    def __init__(self, connection_id: int, told: "Telling") -> None:
+    def __init__(self, connection_id: int, telling: "Telling") -> None:
         self._connection = Connection(connection_id, "192.0.2.7:4000")
-        self._told = told
+        self._told = telling
 
     def rules_added(self, look: LookAtSessions) -> Iterator[None]:
         for rule, *_ in look.rules.values():
@@ -68,9 +68,9 @@ def test_every_session_is_told_and_what_ended_is_counted_and_logged(lines: list[
     assert telling.counters.blocked == {"producer": 3}
     assert telling.blocklist.hits == {PRODUCER: 3}
     rule = {"kind": "producer", "name": "p", "within": "a/b", "reason": "too loud", "log_level": "warning"}
-    who = {"client": "192.0.2.7:4000", "topic": "t"}
+    stream = {"client": "192.0.2.7:4000", "topic": "t"}
     assert lines == [
-        *({"event": "ended by a block", "connection": number, **rule, **who} for number in range(3)),
+        *({"event": "ended by a block", "connection": number, **rule, **stream} for number in range(3)),
         {"event": "blocked", "connections": 0, "streams": 3, "by": "ann", "address": "192.0.2.1", **rule},
     ]
 
@@ -151,8 +151,8 @@ def test_new_file_lifts_blocks_of_the_old_one_and_adds_its_own(lines: list[Any])
 
     assert [(rule.key, rule.reason, rule.origin) for rule in at.blocklist.rules.all()] == [(PRODUCER, "new", "file")]
     assert at.blocklist.hits[PRODUCER] == 1
-    said = [(line["event"], line["by"]) for line in lines if line["event"].endswith("blocked")]
-    assert said == [("blocked", "file"), ("unblocked", "file")]
+    events = [(line["event"], line["by"]) for line in lines if line["event"].endswith("blocked")]
+    assert events == [("blocked", "file"), ("unblocked", "file")]
     assert not at.reload([Rule(PRODUCER, "new")])
 
 

@@ -9,16 +9,16 @@ from tests.proxy.endpoints import broker_at
 
 
 def test_an_answer_through_the_proxy_names_the_broker_in_both_fields() -> None:
-    found = CommandLookupTopicResponse(
+    response = CommandLookupTopicResponse(
         request_id=99,
         response=CommandLookupTopicResponse.Connect,
         broker_service_url="pulsar://b:6650/",
         broker_service_url_tls="pulsar+ssl://b:6651",
         authoritative=False,
     )
-    assert broker_in(found, "pulsar") == broker_at("b:6650")
-    assert broker_in(found, "pulsar+ssl") == broker_at("pulsar+ssl://b:6651")
-    answer = through_proxy(found, broker_in(found, "pulsar"), is_tls=False)
+    assert broker_in(response, "pulsar") == broker_at("b:6650")
+    assert broker_in(response, "pulsar+ssl") == broker_at("pulsar+ssl://b:6651")
+    answer = through_proxy(response, broker_in(response, "pulsar"), is_tls=False)
     assert answer.broker_service_url == answer.broker_service_url_tls == "pulsar://b:6650"
     assert answer.authoritative
     assert answer.proxy_through_service_url
@@ -44,10 +44,10 @@ def test_lookup_answer_has_the_scheme_of_the_client(reached_by: str, scheme: str
 def test_a_broker_that_cannot_be_reached_is_told_to_the_client_and_not_passed_on(
     scheme: str, plain: str, tls: str, why: str
 ) -> None:
-    found = CommandLookupTopicResponse(request_id=99, response=CommandLookupTopicResponse.Connect)
-    found.broker_service_url, found.broker_service_url_tls = plain, tls
+    response = CommandLookupTopicResponse(request_id=99, response=CommandLookupTopicResponse.Connect)
+    response.broker_service_url, response.broker_service_url_tls = plain, tls
     with pytest.raises(EndpointError) as refused:
-        broker_in(found, scheme)
+        broker_in(response, scheme)
     answer = no_broker_found(7, refused.value)
     assert (answer.request_id, answer.response) == (7, CommandLookupTopicResponse.Failed)
     assert answer.error == ServiceNotReady

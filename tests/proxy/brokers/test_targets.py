@@ -191,10 +191,10 @@ def test_what_resolving_has_taken_is_not_shared_out_again(loop: ManualLoop) -> N
 
     async def slowly(host: str, port: int, **more: object) -> object:
         await asyncio.sleep(6)
-        return await found(host, port, **more)
+        return await getaddrinfo(host, port, **more)
 
     loop.names["b3.example"] = ["10.2.0.1", "10.2.0.2", "10.2.0.3"]
-    found, loop.getaddrinfo = loop.getaddrinfo, slowly  # type: ignore[method-assign]
+    getaddrinfo, loop.getaddrinfo = loop.getaddrinfo, slowly  # type: ignore[method-assign]
     task = loop.run(
         lambda: loop.create_task(
             Targets([Endpoint("pulsar", "b3.example", 1)]).connect(broker_at("b3.example:1"), connect, 9)
@@ -210,10 +210,10 @@ def test_a_name_is_the_same_however_it_is_written(loop: ManualLoop) -> None:
 
     async def find(host: str, port: int, **more: object) -> object:
         asked.append(host)
-        return await found(host, port, **more)
+        return await getaddrinfo(host, port, **more)
 
     loop.names["b1.example"] = ["10.2.0.1"]
-    found, loop.getaddrinfo = loop.getaddrinfo, find  # type: ignore[method-assign]
+    getaddrinfo, loop.getaddrinfo = loop.getaddrinfo, find  # type: ignore[method-assign]
     targets = Targets([Endpoint("pulsar", "b1.example", 1)])
     loop.names["b1.example."] = ["10.2.0.1"]
     for name in ("b1.example:1", "B1.Example:1", "b1.example.:1"):

@@ -39,8 +39,8 @@ def hold_one(admin: Admin) -> None:
 async def test_the_admin_addresss_answer_is_read(make_admin) -> None:
     admin: Admin = await make_admin(limits={"namespaces": {"acme/shop": {"publish_total": {"messages": "1/h"}}}})
     hold_one(admin)
-    found = await asyncio.to_thread(fetch, link(f"127.0.0.1:{admin.client.port}"))
-    (stream,) = found.streams
+    poll = await asyncio.to_thread(fetch, link(f"127.0.0.1:{admin.client.port}"))
+    (stream,) = poll.streams
     assert (stream.topic, stream.producer_name, stream.client_address) == (TOPIC, "p", "a:1")
     assert (stream.offered_messages, stream.passed_messages, stream.held_messages) == (2, 1, 1)
     assert stream.waits_on is not None
@@ -48,7 +48,7 @@ async def test_the_admin_addresss_answer_is_read(make_admin) -> None:
         "namespace",
         Limit(rate(1)).messages and 1 / 3600,
     )
-    assert (found.totals.streams, found.totals.held_streams, found.left_out) == (1, 1, 0)
+    assert (poll.totals.streams, poll.totals.held_streams, poll.left_out) == (1, 1, 0)
 
 
 @contextmanager

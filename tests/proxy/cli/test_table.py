@@ -211,12 +211,12 @@ def test_states_of_several_proxies_name_the_proxy() -> None:
 
 
 def test_json_has_the_rows_of_the_table() -> None:
-    found = json.loads(as_json(looks(silent=("b: no answer",)), "held", 1))
-    (stream,) = found["streams"]
+    document = json.loads(as_json(looks(silent=("b: no answer",)), "held", 1))
+    (stream,) = document["streams"]
     assert (stream["proxy"], stream["topic"], stream["held_messages"]) == ("127.0.0.1:8080", HELD.topic, 1200)
     assert (stream["passed_per_s"], stream["waits_on"]["level"]) == (100, "topic")
-    assert [(each["proxy"], each["totals"]["streams"]) for each in found["proxies"]] == [("127.0.0.1:8080", 2)]
-    assert found["unanswered"] == ["b: no answer"]
+    assert [(each["proxy"], each["totals"]["streams"]) for each in document["proxies"]] == [("127.0.0.1:8080", 2)]
+    assert document["unanswered"] == ["b: no answer"]
 
 
 def test_json_has_no_control_characters_of_names() -> None:

@@ -145,8 +145,8 @@ def test_no_table_and_no_list_passes_on_what_a_terminal_obeys(capsys: pytest.Cap
 
 
 def test_json_for_a_terminal_says_the_same_and_escapes_it() -> None:
-    said = {"name": "\x9b2J\u202eops\U000e0001\U0001f600 é\n"}
-    text = printable_json(msgspec.json.format(msgspec.json.encode(said)).decode())
+    document = {"name": "\x9b2J\u202eops\U000e0001\U0001f600 é\n"}
+    text = printable_json(msgspec.json.format(msgspec.json.encode(document)).decode())
     assert all(line.isprintable() for line in text.splitlines())
-    assert json.loads(text) == said
+    assert json.loads(text) == document
     assert "\U0001f600 é" in text

@@ -84,8 +84,8 @@ def test_a_bound_that_bounds_nothing_or_everything_is_refused(key: str, value: o
 
 
 def test_a_name_that_leads_elsewhere_too_is_not_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [(2, 1, 6, "", ("127.0.0.1", 0)), (2, 1, 6, "", ("192.0.2.7", 0))]
-    monkeypatch.setattr("socket.getaddrinfo", lambda _host, _port: found)
+    addresses = [(2, 1, 6, "", ("127.0.0.1", 0)), (2, 1, 6, "", ("192.0.2.7", 0))]
+    monkeypatch.setattr("socket.getaddrinfo", lambda _host, _port: addresses)
     assert not is_loopback("both")
 
 

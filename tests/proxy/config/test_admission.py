@@ -23,7 +23,7 @@ def test_without_a_word_only_the_generous_bound_of_connections_holds(tmp_path: P
 
 
 def test_each_key_has_its_bound() -> None:
-    assert {*AdmissionBounds.model_fields, "max_connections"} == {what.value for what in BoundName}
+    assert {*AdmissionBounds.model_fields, "max_connections"} == {bound.value for bound in BoundName}
 
 
 def test_pulsars_five_per_thirty_seconds_is_written_so(tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ def test_what_is_wrong_in_file_and_environment_comes_at_once(tmp_path: Path) -> 
     path = tmp_path / "sluice.yaml"
     path.write_text("linger: soon\n")
     environment = {"SLUICE_LISTN": "x", "SLUICE_ADMIN": "y", "SLUICE_BLOCKS": "[", "SLUICE_LIMITS__TOPICS": "a: [" * 3}
-    told = [problem.split(": ")[0] for problem in problems(path, **environment)]
-    assert told == ["SLUICE_ADMIN", f"{path}:1", "SLUICE_BLOCKS", "SLUICE_LIMITS__TOPICS", "SLUICE_LISTN"]
+    places = [problem.split(": ")[0] for problem in problems(path, **environment)]
+    assert places == ["SLUICE_ADMIN", f"{path}:1", "SLUICE_BLOCKS", "SLUICE_LIMITS__TOPICS", "SLUICE_LISTN"]
 
 
 def test_errors_name_wrong_variables_beside_an_unreadable_file(
@@ -115,8 +115,8 @@ def test_errors_name_wrong_variables_beside_an_unreadable_file(
 ) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_text("limits: {proxy: {publish: {messages: 5}}\n")
-    found = problems(path, SLUICE_LISTEN="x", SLUICE_LIMITS__PROXY__PUBLISH__BURST_MESSAGES="5", SLUICE_X="1")
-    assert [problem.split(": ")[0] for problem in found] == ["SLUICE_LISTEN", f"{path}:1:9", "SLUICE_X"]
+    lines = problems(path, SLUICE_LISTEN="x", SLUICE_LIMITS__PROXY__PUBLISH__BURST_MESSAGES="5", SLUICE_X="1")
+    assert [problem.split(": ")[0] for problem in lines] == ["SLUICE_LISTEN", f"{path}:1:9", "SLUICE_X"]
 
 
 def test_a_section_that_several_have_written_is_blamed_on_all(tmp_path: Path) -> None:

@@ -105,11 +105,11 @@ def test_each_cell_of_pulsars_table_of_approaches_has_a_section(section: dict[st
     """Its page on message dispatch throttling: per cluster, topic and subscription, by broker, namespace and topic."""
     [(outer, inner)] = section.items()
     section = {outer: _in_unit(inner, kind)}
-    found = policies_of(Limits.model_validate(section)).in_force(
+    entries = policies_of(Limits.model_validate(section)).in_force(
         "dispatch", parse_topic("t/n/x"), Client(subscription="s")
     )
-    assert [entry.scope.level for entry in found] == [level]
-    assert [entry.limit for entry in found] == [Limit(rate(2)) if kind == "messages" else Limit(size=rate(2))]
+    assert [entry.scope.level for entry in entries] == [level]
+    assert [entry.limit for entry in entries] == [Limit(rate(2)) if kind == "messages" else Limit(size=rate(2))]
 
 
 def _in_unit(section: Any, kind: str) -> Any:
@@ -135,8 +135,8 @@ def test_dispatch_of_a_topic_or_subscription_may_be_relative_to_the_publish_rate
     section: dict[str, Any], published: Published | None, *, is_relative: bool
 ) -> None:
     policies = policies_of(Limits.model_validate(_relative(section, is_relative=is_relative)))
-    (found,) = policies.in_force("dispatch", parse_topic("t/n/x"), Client(subscription="s"))
-    assert found.limit == Limit(rate(2), published=published)
+    (entry,) = policies.in_force("dispatch", parse_topic("t/n/x"), Client(subscription="s"))
+    assert entry.limit == Limit(rate(2), published=published)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def _relative(section: Any, *, is_relative: bool = True) -> Any:
 def test_10_000_messages_a_minute_are_written_as_a_minutes_period() -> None:
     """Pulsar's dispatchThrottlingRateInMsg 10,000 with ratePeriodInSecond 60; without a period it is a second."""
     policies = policies_of(Limits.model_validate({"proxy": {"dispatch": {"messages": "10000/min", "bytes": 500}}}))
-    (found,) = policies.in_force("dispatch", parse_topic("t/n/x"))
-    assert found.limit == Limit(rate(10_000, 60 * SECOND), rate(500, SECOND))
+    (entry,) = policies.in_force("dispatch", parse_topic("t/n/x"))
+    assert entry.limit == Limit(rate(10_000, 60 * SECOND), rate(500, SECOND))
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_producers_have_a_publish_limit_only() -> None:
 def test_what_is_attached_to_a_resource_group_has_its_limit() -> None:
     groups = {"gold": {**ONE, "tenants": ["shop"]}, "iron": {**ONE, "namespaces": ["shop/a"]}}
     policies = policies_of(Limits.model_validate({"resource_groups": groups}))
-    found = [policies.in_force("publish", parse_topic(topic)) for topic in ("shop/a/x", "shop/b/x", "free/a/x")]
-    assert [[entry.scope.name for entry in each] for each in found] == [["iron"], ["gold"], []]
+    entries = [policies.in_force("publish", parse_topic(topic)) for topic in ("shop/a/x", "shop/b/x", "free/a/x")]
+    assert [[entry.scope.name for entry in each] for each in entries] == [["iron"], ["gold"], []]
 
 
 def test_a_rate_has_a_burst_a_peak_and_a_mode() -> None:
@@ -223,8 +223,8 @@ def test_a_rate_has_a_burst_a_peak_and_a_mode() -> None:
         "mode": "reject",
     }
     policies = policies_of(Limits.model_validate({"each_topic": {"publish": section}}))
-    (found,) = policies.in_force("publish", parse_topic("t/n/x"), Client())
-    assert found.limit == Limit(
+    (entry,) = policies.in_force("publish", parse_topic("t/n/x"), Client())
+    assert entry.limit == Limit(
         Rate(600, 60 * SECOND, 50), Rate(10**6, SECOND, 5 * 10**6), rate(20), rate(2 * 10**6), "reject"
     )
 
@@ -362,9 +362,9 @@ def test_contradiction_is_found_beside_any_other_mistake(
     given[wrong] = {**given.get(wrong, {}), "": {"publish": {"messages": "many"}, "colour": "red"}}
     with pytest.raises(ValidationError) as caught:
         Limits.model_validate(given)
-    told = problems_line(caught.value, Limits)
-    assert contradiction in told
-    assert "colour: this key is not known here" in told
+    line = problems_line(caught.value, Limits)
+    assert contradiction in line
+    assert "colour: this key is not known here" in line
 
 
 def test_own_keys_hold_in_place_of_those_of_the_plan() -> None:

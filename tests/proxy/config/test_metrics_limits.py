@@ -34,7 +34,7 @@ def test_an_entry_is_a_level_and_a_name_or_pattern(entry: str, kept: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "remedy"),
     [
         ("tenat acme", "'tenat' is no level: write a level and a name as `tenant acme`"),
         ("role billing", "role limits are named after clients, which /metrics never shows"),
@@ -47,8 +47,8 @@ def test_an_entry_is_a_level_and_a_name_or_pattern(entry: str, kept: str) -> Non
         (7, "write a level and a name as `tenant acme`"),
     ],
 )
-def test_a_wrong_entry_has_its_remedy(entry: Any, told: str) -> None:
-    assert told in problem([entry])
+def test_a_wrong_entry_has_its_remedy(entry: Any, remedy: str) -> None:
+    assert remedy in problem([entry])
 
 
 def test_entries_are_few_and_different() -> None:

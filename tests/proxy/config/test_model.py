@@ -205,8 +205,8 @@ def test_a_wrong_burst_is_named_with_its_place(path: Path) -> None:
 
 def test_all_errors_come_at_once(path: Path) -> None:
     settings = {"listen": "x", "admin": "y", "publish": {"hold_total": "z"}, "nonsense": 1}
-    found = problems(path, settings)
-    assert [re.split(": ", problem)[1] for problem in found] == ["listen", "admin", "publish.hold_total", "nonsense"]
+    lines = problems(path, settings)
+    assert [re.split(": ", problem)[1] for problem in lines] == ["listen", "admin", "publish.hold_total", "nonsense"]
 
 
 def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
@@ -216,7 +216,7 @@ def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("a: [", ":2:1: is not YAML: a value or a closing bracket is missing here"),
         ("\x00", ":1:1: is not YAML: a control character stands here"),
@@ -224,14 +224,14 @@ def test_a_wrong_flag_is_not_blamed_on_a_file() -> None:
         ("just text", ": holds text, not keys with values"),
     ],
 )
-def test_a_file_that_is_no_configuration_gives_one_line(path: Path, text: str, told: str) -> None:
+def test_a_file_that_is_no_configuration_gives_one_line(path: Path, text: str, message: str) -> None:
     (problem,) = problems(path, text)
-    assert problem.startswith(f"{path}{told}")
+    assert problem.startswith(f"{path}{message}")
     assert "\n" not in problem
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "reason"),
     [
         ("9" * 5000, "write a rate"),
         ("0x" + "f" * 5000, "write a rate"),
@@ -241,10 +241,10 @@ def test_a_file_that_is_no_configuration_gives_one_line(path: Path, text: str, t
         ("!!timestamp soon", "the tag !!timestamp"),
     ],
 )
-def test_a_value_of_another_type_is_refused_with_its_place(path: Path, value: str, said: str) -> None:
+def test_a_value_of_another_type_is_refused_with_its_place(path: Path, value: str, reason: str) -> None:
     (problem,) = problems(path, f"limits:\n  proxy:\n    publish: {{messages: {value}}}\n")
     assert problem.startswith(f"{path}:3: limits.proxy.publish.messages: ")
-    assert said in problem
+    assert reason in problem
     assert "\n" not in problem
     assert len(problem) < 600
 

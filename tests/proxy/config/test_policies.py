@@ -16,7 +16,7 @@ TOPIC = "persistent://public/sluice/front-policies"
 
 
 @pytest.mark.parametrize(
-    ("topic", "fleet", "found"),
+    ("topic", "fleet", "policy_topic"),
     [
         (None, None, None),
         (None, {}, TOPIC),
@@ -26,10 +26,10 @@ TOPIC = "persistent://public/sluice/front-policies"
     ],
 )
 def test_a_fleet_has_a_topic_for_its_policies(
-    topic: str | None, fleet: dict[str, Any] | None, found: str | None
+    topic: str | None, fleet: dict[str, Any] | None, policy_topic: str | None
 ) -> None:
-    said = None if fleet is None else {"name": "front", **fleet}
-    assert Config.model_validate({"policies": {"topic": topic}, "fleet": said}).policy_topic == found
+    section = None if fleet is None else {"name": "front", **fleet}
+    assert Config.model_validate({"policies": {"topic": topic}, "fleet": section}).policy_topic == policy_topic
 
 
 @pytest.mark.parametrize("topic", ["non-persistent://a/b/c", "a/b/c-partition-1", "a/b", ""])

@@ -52,7 +52,7 @@ def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("workers: 4", "workers: this key is not known here; set processes"),
         (
@@ -90,13 +90,13 @@ def test_what_stands_in_the_wrong_place_is_told_with_its_key_and_without_jargon(
         ("blocks: [{role: r}, 5]", "blocks.1: '5': this is text; a section of keys belongs here"),
     ],
 )
-def test_a_line_says_what_is_there_and_what_belongs_there(tmp_path: Any, text: str, told: str) -> None:
+def test_a_line_says_what_is_there_and_what_belongs_there(tmp_path: Any, text: str, message: str) -> None:
     path = tmp_path / "sluice.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError) as refused:
         load_config(path, {})
     (problem,) = refused.value.problems
-    assert without_line(problem, path).startswith(f"{path}: {told}")
+    assert without_line(problem, path).startswith(f"{path}: {message}")
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ def test_first_of_two_equal_keys_shows_its_own_mistakes(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "one", "other"), [("topics", "t", "public/default/t"), ("addresses", "192.0.3.1", "192.0.3.1/32")]
+    ("section", "spelling", "other"), [("topics", "t", "public/default/t"), ("addresses", "192.0.3.1", "192.0.3.1/32")]
 )
-def test_a_name_of_two_spellings_is_shown_at_its_line(tmp_path: Any, section: str, one: str, other: str) -> None:
+def test_a_name_of_two_spellings_is_shown_at_its_line(tmp_path: Any, section: str, spelling: str, other: str) -> None:
     path = tmp_path / "sluice.yaml"
-    names = [one, *(f"n{number}" if section == "topics" else f"192.0.2.{number}" for number in range(50)), other]
+    names = [spelling, *(f"n{number}" if section == "topics" else f"192.0.2.{number}" for number in range(50)), other]
     limits = "".join(f"    '{name}': {{publish: {{messages: 5}}}}\n" for name in names)
     path.write_text(f"limits:\n  {section}:\n{limits}")
     with pytest.raises(ConfigError) as refused:

@@ -92,9 +92,9 @@ async def test_the_folder_that_a_link_leads_to_is_watched_too(tmp_path: Path) ->
 @pytest.mark.usefixtures("no_looking")
 async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> None:
     file, other = tmp_path / "removed" / "sluice.yaml", tmp_path / "other" / "sluice.yaml"
-    for one in (file, other):
-        one.parent.mkdir()
-        one.touch()
+    for path in (file, other):
+        path.parent.mkdir()
+        path.touch()
     changes = changes_of(fingerprints([file, other]))
     async with asyncio.timeout(PATIENCE_S):
         other.write_text("")
@@ -119,8 +119,8 @@ async def test_a_folder_that_is_made_anew_is_watched_again(tmp_path: Path) -> No
 async def test_watch_notices_changes_that_it_does_not_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.reload._LOOK_S", 0.01)
     file, way, elsewhere = (tmp_path / name / "sluice.yaml" for name in ("watched", "unwatched", "meant"))
-    for one in (file, way, elsewhere):
-        one.parent.mkdir()
+    for path in (file, way, elsewhere):
+        path.parent.mkdir()
     elsewhere.touch()
     way.symlink_to(elsewhere)
     file.symlink_to(way)
@@ -160,14 +160,14 @@ def test_a_file_that_is_not_there_differs_from_one_that_is(tmp_path: Path) -> No
     assert fingerprints([file]) != there
 
 
-@pytest.mark.parametrize("what", ["Inotify", "Inotify.add_watch"])
+@pytest.mark.parametrize("name", ["Inotify", "Inotify.add_watch"])
 async def test_files_are_looked_at_where_no_watch_can_be_had(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(f"proxy.reload.{what}", refuse)
+    monkeypatch.setattr(f"proxy.reload.{name}", refuse)
     monkeypatch.setattr("proxy.reload._LOOK_S", 0)
     file = tmp_path / "sluice.yaml"
     file.touch()

@@ -60,7 +60,7 @@ def test_sections_lists_and_references_are_those_of_yaml(text: str, value: Any) 
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "reason"),
     [
         ("a:", 1, "nothing is written here; leave the key out"),
         ("a: null", 1, "this is nothing to YAML; leave the key out for its default, or put it in quotes"),
@@ -83,14 +83,14 @@ def test_sections_lists_and_references_are_those_of_yaml(text: str, value: Any) 
         ("a\n---\nb", 2, "a second document begins here"),
     ],
 )
-def test_what_is_no_value_is_refused_with_its_line(text: str, line: int, said: str) -> None:
+def test_what_is_no_value_is_refused_with_its_line(text: str, line: int, reason: str) -> None:
     (problem,) = problems_of(text)
     assert (problem.line, problem.is_of_syntax) == (line, False)
-    assert said in problem.text
+    assert reason in problem.text
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "said"),
+    ("text", "place", "remedy"),
     [
         ("a:\n\tb: 1", (2, 1), "a tab stands where blanks indent"),
         ("a:\n  b: 1\n\tc: 2", (3, 1), "a tab stands where blanks indent"),
@@ -116,11 +116,13 @@ def test_what_is_no_value_is_refused_with_its_line(text: str, line: int, said: s
         ("a: [" * 5000, (1, 1), "nested too deeply"),
     ],
 )
-def test_a_mistake_of_the_syntax_has_its_place_and_remedy(text: str | bytes, place: tuple[int, int], said: str) -> None:
+def test_a_mistake_of_the_syntax_has_its_place_and_remedy(
+    text: str | bytes, place: tuple[int, int], remedy: str
+) -> None:
     (problem,) = problems_of(text)
     assert (problem.line, problem.column) == place
     assert problem.is_of_syntax
-    assert said in problem.text
+    assert remedy in problem.text
 
 
 def test_all_mistakes_are_found_at_once_beside_the_values() -> None:

@@ -42,16 +42,16 @@ async def doctor(admin: Admin, broker: BrokerAdmin, *more: str) -> Result:
 async def test_nothing_differs(make_admin: Any) -> None:
     async with broker_admin() as broker:
         done = await doctor(await make_admin(), broker)
-    told = "no difference in 0 producers and consumers, on the topics that the proxy knows of (0)\n"
-    assert (done.exit_code, done.stdout) == (0, told)
+    line = "no difference in 0 producers and consumers, on the topics that the proxy knows of (0)\n"
+    assert (done.exit_code, done.stdout) == (0, line)
     assert done.stderr == "sluice: no other topic was looked at, which --everywhere does\n"
 
 
 async def test_who_looks_everywhere_is_told_of_nothing_left_out(make_admin: Any) -> None:
     async with broker_admin() as broker:
         done = await doctor(await make_admin(), broker, "--everywhere")
-    told = "no difference in 0 producers and consumers, on all topics of the proxy's namespaces (0)\n"
-    assert (done.exit_code, done.stdout, done.stderr) == (0, told, "")
+    line = "no difference in 0 producers and consumers, on all topics of the proxy's namespaces (0)\n"
+    assert (done.exit_code, done.stdout, done.stderr) == (0, line, "")
 
 
 async def test_what_no_name_tells_apart_is_counted(make_admin: Any) -> None:

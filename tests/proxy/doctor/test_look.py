@@ -50,8 +50,8 @@ async def test_what_is_gone_at_the_second_look_is_no_difference() -> None:
 
 
 async def test_what_stays_is_one() -> None:
-    count, found = await looked(page(STREAM), page(STREAM), of_broker={})
-    assert (count, found) == (1, [f"only Sluice has producer 'p' on {A} (connection 3, id 1)"])
+    count, differences = await looked(page(STREAM), page(STREAM), of_broker={})
+    assert (count, differences) == (1, [f"only Sluice has producer 'p' on {A} (connection 3, id 1)"])
 
 
 async def test_others_than_the_proxys_own_connections_do_not_count() -> None:
@@ -67,8 +67,8 @@ async def test_everywhere_finds_what_the_proxy_knows_nothing_of() -> None:
         "persistent/t/n/b/stats": {"publishers": [PUBLISHER]},
         "persistent/t/n": [A, B],
     }
-    _, found = await looked(page(STREAM), page(STREAM), of_broker=of_broker, everywhere=True)
-    assert found == [f"only the broker has producer 'p' on {B} (connection 10.0.0.7:1, id 1)"]
+    _, differences = await looked(page(STREAM), page(STREAM), of_broker=of_broker, everywhere=True)
+    assert differences == [f"only the broker has producer 'p' on {B} (connection 10.0.0.7:1, id 1)"]
 
 
 def test_an_answer_that_does_not_show_all_is_not_enough() -> None:

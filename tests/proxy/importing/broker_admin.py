@@ -55,11 +55,11 @@ class BrokerAdmin:
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0)
         self.at_once -= 1
-        found = self.answers.get(path, None if "isGlobal=" in path else (404, {"reason": "not found"}))
-        if callable(found):
-            response: web.Response = found()
+        answer = self.answers.get(path, None if "isGlobal=" in path else (404, {"reason": "not found"}))
+        if callable(answer):
+            response: web.Response = answer()
             return response
-        status, body = found if isinstance(found, tuple) else (200, found)
+        status, body = answer if isinstance(answer, tuple) else (200, answer)
         return web.Response(status=204) if body is None else web.json_response(body, status=status)
 
 

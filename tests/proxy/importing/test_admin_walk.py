@@ -73,9 +73,9 @@ async def test_policies_of_topics_are_read_of_this_cluster_and_of_all() -> None:
         broker.set_rate(f"{T}/a%20b/subscribeRate", {"subscribeThrottlingRatePerConsumer": 3})
         state = await state_of(broker)
     assert list(state.topics) == ["persistent://shop/orders/a b"]
-    found = state.topics["persistent://shop/orders/a b"]
-    assert found.local == {OfTopic("publish"): PublishRate(5), OfTopic("subscribe"): SubscribeRate(3)}
-    assert found.everywhere == {
+    policies = state.topics["persistent://shop/orders/a b"]
+    assert policies.local == {OfTopic("publish"): PublishRate(5), OfTopic("subscribe"): SubscribeRate(3)}
+    assert policies.everywhere == {
         OfTopic("publish"): PublishRate(6),
         OfTopic("subscription_dispatch"): DispatchRate(7),
     }
@@ -181,10 +181,10 @@ async def test_a_refusal_anywhere_ends_it_all_with_one_line(path: str) -> None:
 
 
 async def test_few_requests_are_under_way_at_once_and_progress_is_told() -> None:
-    told: list[tuple[str, int, int]] = []
+    steps: list[tuple[str, int, int]] = []
     async with broker_admin() as broker:
         broker.add_namespace("shop/orders", {}, *(f"persistent://shop/orders/{number}" for number in range(50)))
         async with connected(URL(broker.url), "") as admin:
-            await walk(admin, lambda *now: told.append(now))
+            await walk(admin, lambda *now: steps.append(now))
         assert 1 < broker.most_at_once <= MOST_REQUESTS
-    assert told == [("namespaces", 1, 1), *(("topics", number, 50) for number in range(1, 51))]
+    assert steps == [("namespaces", 1, 1), *(("topics", number, 50) for number in range(1, 51))]

@@ -25,17 +25,17 @@ def test_a_file_is_read_with_its_comments_and_continuations(conf: Path) -> None:
         b"### --- Limits --- ###\r\n! of topics\r\nmaxPublishRatePerTopicInMessages: \\\r\n    500\r\n"
         b"clusterName=\xe9\r\ndispatchThrottlingRatePerReplicatorInMsg=9\r\n"
     )
-    found = from_file(conf)
-    assert [(one.path[-1], one.value) for one in found.taken] == [("messages", 500)]
-    assert found.others == ["clusterName"]
-    assert found.left[0].what == f"{conf}:6: dispatchThrottlingRatePerReplicatorInMsg=9"
+    findings = from_file(conf)
+    assert [(entry.path[-1], entry.value) for entry in findings.taken] == [("messages", 500)]
+    assert findings.others == ["clusterName"]
+    assert findings.left[0].what == f"{conf}:6: dispatchThrottlingRatePerReplicatorInMsg=9"
 
 
 def test_last_value_of_a_repeated_key_holds_as_in_java(conf: Path) -> None:
     conf.write_text("maxProducersPerTopic=5\ntokenSecretKey=secret\nmaxProducersPerTopic=7\ntokenSecretKey=other\n")
-    found = from_file(conf)
-    assert [one.value for one in found.taken] == [7]
-    assert found.notes == [
+    findings = from_file(conf)
+    assert [entry.value for entry in findings.taken] == [7]
+    assert findings.notes == [
         f"{conf}:3: maxProducersPerTopic stands at {conf}:1 too; the last one holds",
         f"{conf}:4: tokenSecretKey stands at {conf}:2 too; the last one holds",
     ]
@@ -43,7 +43,7 @@ def test_last_value_of_a_repeated_key_holds_as_in_java(conf: Path) -> None:
 
 def test_a_value_that_a_later_one_replaces_need_not_make_sense(conf: Path) -> None:
     conf.write_text("maxProducersPerTopic=many\nmaxProducersPerTopic=7\n")
-    assert [one.value for one in from_file(conf).taken] == [7]
+    assert [entry.value for entry in from_file(conf).taken] == [7]
 
 
 def test_problems_name_file_line_key_and_value(conf: Path) -> None:
@@ -53,11 +53,11 @@ def test_problems_name_file_line_key_and_value(conf: Path) -> None:
 
 def test_limits_that_are_rates_end_by_command_and_those_of_addresses_by_hand(conf: Path) -> None:
     conf.write_text("maxPublishRatePerTopicInBytes=5\nbrokerMaxConnectionsPerIp=9\nmaxProducersPerTopic=3\n")
-    found = from_file(conf)
-    assert found.switch_off == [
+    findings = from_file(conf)
+    assert findings.switch_off == [
         "pulsar-admin brokers update-dynamic-config --config maxPublishRatePerTopicInBytes --value 0"
     ]
-    assert [line.split("=")[0] for line in found.by_hand] == ["brokerMaxConnectionsPerIp"]
+    assert [line.split("=")[0] for line in findings.by_hand] == ["brokerMaxConnectionsPerIp"]
 
 
 def test_a_file_that_is_not_there_is_one_line(conf: Path) -> None:

@@ -28,7 +28,7 @@ def take(**keys: str) -> ImportResult:
 
 
 def taken(**keys: str) -> dict[str, Any]:
-    return {".".join(one.path): one.value for one in take(**keys).taken}
+    return {".".join(entry.path): entry.value for entry in take(**keys).taken}
 
 
 def problems(**keys: str) -> list[str]:
@@ -61,16 +61,18 @@ def problems(**keys: str) -> list[str]:
     ],
 )
 def test_a_number_becomes_a_value(key: str, path: str, value: object) -> None:
-    found = take(**{key: " 7 "})
-    assert [(".".join(one.path), one.value, one.origin) for one in found.taken] == [(path, value, f"{key}=7")]
-    assert (found.off, found.left, found.others) == ([], [], [])
+    findings = take(**{key: " 7 "})
+    assert [(".".join(entry.path), entry.value, entry.origin) for entry in findings.taken] == [
+        (path, value, f"{key}=7")
+    ]
+    assert (findings.off, findings.left, findings.others) == ([], [], [])
 
 
 @pytest.mark.parametrize("key", sorted(set(NUMBERS) - {"maxConcurrentLookupRequest"}))
 @pytest.mark.parametrize("value", ["0", "-1", "", "  "])
 def test_numbers_of_0_and_below_and_none_at_all_are_off(key: str, value: str) -> None:
-    found = take(**{key: value})
-    assert (found.taken, found.off, found.left, found.others) == ([], [key], [], [])
+    findings = take(**{key: value})
+    assert (findings.taken, findings.off, findings.left, findings.others) == ([], [key], [], [])
 
 
 @pytest.mark.parametrize("key", ["brokerMaxConnections", "maxMessagePublishBufferSizeInMB"])
@@ -133,9 +135,9 @@ def test_relative_rates_are_relative_wherever_there_is_one() -> None:
 
 
 def test_nothing_is_relative_without_a_rate_of_topics_or_subscriptions() -> None:
-    found = take(**{RELATIVE: "true", "dispatchThrottlingRateInMsg": "9"})
-    assert [one.path for one in found.taken] == [("limits", "proxy", "dispatch", "messages")]
-    assert found.left[0].what == f"broker.conf:1: {RELATIVE}=true"
+    findings = take(**{RELATIVE: "true", "dispatchThrottlingRateInMsg": "9"})
+    assert [entry.path for entry in findings.taken] == [("limits", "proxy", "dispatch", "messages")]
+    assert findings.left[0].what == f"broker.conf:1: {RELATIVE}=true"
     assert take(**{RELATIVE: "false"}).off == [RELATIVE]
 
 
@@ -147,7 +149,7 @@ def test_two_ways_of_counting_exclude_each_other_and_both_lines_are_named() -> N
 
 
 def test_every_problem_is_told_at_once() -> None:
-    found = problems(
+    lines = problems(
         maxPublishRatePerTopicInMessages="many",
         dispatchThrottlingRateInMsg="-5",
         subscribeThrottlingRatePerConsumer="x",
@@ -155,7 +157,7 @@ def test_every_problem_is_told_at_once() -> None:
         preciseDispatcherFlowControl="yes",
         dispatchThrottlingRateRelativeToPublishRate="1",
     )
-    assert {problem.split(": ")[1] for problem in found} == {
+    assert {problem.split(": ")[1] for problem in lines} == {
         "maxPublishRatePerTopicInMessages",
         "dispatchThrottlingRateInMsg",
         RATE,
@@ -163,16 +165,16 @@ def test_every_problem_is_told_at_once() -> None:
         PRECISE,
         RELATIVE,
     }
-    assert len(found) == 6
+    assert len(lines) == 6
 
 
 def test_limits_without_meaning_here_are_left_with_the_reason() -> None:
-    found = take(dispatchThrottlingRatePerReplicatorInMsg="100", brokerPublisherThrottlingTickTimeMillis="50")
-    assert [one.what for one in found.left] == [
+    findings = take(dispatchThrottlingRatePerReplicatorInMsg="100", brokerPublisherThrottlingTickTimeMillis="50")
+    assert [limit.what for limit in findings.left] == [
         "broker.conf:1: dispatchThrottlingRatePerReplicatorInMsg=100",
         "broker.conf:2: brokerPublisherThrottlingTickTimeMillis=50",
     ]
-    assert "replication" in found.left[0].why
+    assert "replication" in findings.left[0].why
 
 
 def test_other_keys_are_named_without_their_values() -> None:
@@ -185,14 +187,14 @@ KEYS = sorted({*IMPORTED, *WITHOUT_MEANING, "clusterName", "strangeThrottling"})
 @given(st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["0", "-1", "", "1", "30", "true", "false", "x", "-7"])))
 def test_no_key_is_dropped_silently(keys: dict[str, str]) -> None:
     try:
-        found = take(**keys)
+        findings = take(**keys)
     except ImportFailed as failed:
         refused = {problem.split(": ")[1] for problem in failed.problems}
-        found = take(**{key: value for key, value in keys.items() if key not in refused})
+        findings = take(**{key: value for key, value in keys.items() if key not in refused})
         keys = {key: value for key, value in keys.items() if key not in refused}
-    origins = " ".join([one.origin for one in found.taken] + [one.what for one in found.left])
+    origins = " ".join([entry.origin for entry in findings.taken] + [limit.what for limit in findings.left])
     for key in keys:
-        assert key in found.off or key in found.others or f"{key}=" in origins
+        assert key in findings.off or key in findings.others or f"{key}=" in origins
 
 
 LEGAL = st.sampled_from(["0", "-1", "", "1", "30", "2147483647"])

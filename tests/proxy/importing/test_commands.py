@@ -33,11 +33,11 @@ def conf(tmp_path: Path) -> Path:
 
 def test_json_has_the_result_and_the_rest_in_one_object(conf: Path, tmp_path: Path) -> None:
     result = run(conf, "--json")
-    found = json.loads(result.stdout)
-    assert (found["source"], found["taken"], found["others"]) == ("broker.conf", 3, ["clusterName"])
-    assert len(found["left_out"]) == 1
-    assert found["left_out"][0]["what"].endswith("dispatchThrottlingRatePerReplicatorInMsg=3")
-    assert found["yaml"] == run(conf).stdout
+    findings = json.loads(result.stdout)
+    assert (findings["source"], findings["taken"], findings["others"]) == ("broker.conf", 3, ["clusterName"])
+    assert len(findings["left_out"]) == 1
+    assert findings["left_out"][0]["what"].endswith("dispatchThrottlingRatePerReplicatorInMsg=3")
+    assert findings["yaml"] == run(conf).stdout
     assert result.stderr == ""
     to_file = json.loads(run(conf, "--json", "--output", tmp_path / "out.yaml").stdout)
     assert (to_file["file"], "yaml" in to_file) == (str(tmp_path / "out.yaml"), False)

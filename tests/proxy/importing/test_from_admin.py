@@ -23,16 +23,18 @@ def is_there(path: Path) -> bool:
 
 def test_of_what_a_broker_runs_with_only_what_is_not_pulsars_default_is_taken() -> None:
     running = {key: value or "3014" for key, value in DEFAULTS.items()} | {"brokerMaxConnections": "77"}
-    found = found_in(BrokerState(running, {}))
-    assert [(one.path, one.value) for one in found.taken] == [(("max_connections",), 77)]
-    assert [one.what for one in found.left] == ["configuration of the broker: maxMessagePublishBufferSizeInMB=3014"]
-    assert found.switch_off == []
+    findings = found_in(BrokerState(running, {}))
+    assert [(entry.path, entry.value) for entry in findings.taken] == [(("max_connections",), 77)]
+    assert [limit.what for limit in findings.left] == [
+        "configuration of the broker: maxMessagePublishBufferSizeInMB=3014"
+    ]
+    assert findings.switch_off == []
 
 
 def test_what_was_set_at_run_time_is_taken_whatever_it_is() -> None:
     dynamic = {"maxConcurrentLookupRequest": "50000", "maxMessagePublishBufferSizeInMB": "64"}
-    found = found_in(BrokerState({"maxConcurrentLookupRequest": "50000"}, dynamic))
-    assert [(one.path, one.value) for one in found.taken] == [
+    findings = found_in(BrokerState({"maxConcurrentLookupRequest": "50000"}, dynamic))
+    assert [(entry.path, entry.value) for entry in findings.taken] == [
         (("max_lookups_in_flight",), 50000),
         (("publish", "hold_total"), "64MiB"),
     ]

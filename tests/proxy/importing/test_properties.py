@@ -9,7 +9,7 @@ from proxy.importing.broker_conf import MalformedEscape, Property, read_properti
 
 
 def pairs(content: bytes) -> list[tuple[str, str]]:
-    return [(found.key, found.value) for found in read_properties(content)]
+    return [(property_.key, property_.value) for property_ in read_properties(content)]
 
 
 @pytest.mark.parametrize(
@@ -103,18 +103,18 @@ SPECIAL = {"\t": r"\t", "\n": r"\n", "\r": r"\r", "\f": r"\f"}
 
 def written(text: str, *, is_key: bool) -> str:
     """The plain way: what could mean anything is escaped."""
-    found = []
+    parts = []
     for index, character in enumerate(text):
         if character in SPECIAL:
-            found.append(SPECIAL[character])
+            parts.append(SPECIAL[character])
         elif character in "\\=:#!" or (character == " " and (is_key or index == 0)):
-            found.append("\\" + character)
+            parts.append("\\" + character)
         elif " " <= character <= "~":
-            found.append(character)
+            parts.append(character)
         else:
             units = character.encode("utf-16-be")
-            found += [f"\\u{units[at]:02x}{units[at + 1]:02X}" for at in range(0, len(units), 2)]
-    return "".join(found)
+            parts += [f"\\u{units[at]:02x}{units[at + 1]:02X}" for at in range(0, len(units), 2)]
+    return "".join(parts)
 
 
 @given(
@@ -122,16 +122,16 @@ def written(text: str, *, is_key: bool) -> str:
     st.sampled_from([" = ", "=", ":", " : "]),
     st.sampled_from(["\n", "\r\n", "\r", "\n\n# not = this\n"]),
 )
-def test_what_is_written_is_read(found: list[tuple[str, str]], between: str, end: str) -> None:
-    text = "".join(f"{written(key, is_key=True)}{between}{written(value, is_key=False)}{end}" for key, value in found)
-    assert pairs(text.encode("ascii")) == found
+def test_what_is_written_is_read(entries: list[tuple[str, str]], between: str, end: str) -> None:
+    text = "".join(f"{written(key, is_key=True)}{between}{written(value, is_key=False)}{end}" for key, value in entries)
+    assert pairs(text.encode("ascii")) == entries
 
 
 @given(st.lists(st.sampled_from(["a", "1", "=", ":", " ", "\t", "\\", "#", "!", "\n", "\r", "é", "\\u0041", "\\u1"])))
 def test_anything_is_read_or_refused_and_the_lines_rise(parts: list[str]) -> None:
     content = "".join(parts).encode("latin-1")
     try:
-        lines = [one.line for one in read_properties(content)]
+        lines = [property_.line for property_ in read_properties(content)]
     except MalformedEscape as refused:
         lines = [refused.line]
     assert lines == sorted(set(lines))

@@ -10,9 +10,9 @@ from proxy.policies.bodies import DispatchRate, PublishRate, ResourceGroup, Subs
 
 
 def taken(rate: PulsarRate | None) -> dict[str, Any]:
-    found = ImportResult()
-    assert take_rate(rate, ("x",), "topic policy", found) == bool(found.taken)
-    return {one.path[-1]: (one.value, one.origin) for one in found.taken}
+    findings = ImportResult()
+    assert take_rate(rate, ("x",), "topic policy", findings) == bool(findings.taken)
+    return {entry.path[-1]: (entry.value, entry.origin) for entry in findings.taken}
 
 
 def test_a_publish_rate_is_per_second() -> None:
@@ -55,11 +55,11 @@ def test_numbers_of_0_and_below_limit_nothing(rate: PulsarRate | None) -> None:
     ],
 )
 def test_a_group_limits_what_it_says(group: ResourceGroup, limits: tuple[bool, bool], sections: set[Any]) -> None:
-    found = ImportResult()
-    assert take_group(group, ("g",), found) == limits
-    assert {(*one.path, one.value) for one in found.taken} == sections
+    findings = ImportResult()
+    assert take_group(group, ("g",), findings) == limits
+    assert {(*entry.path, entry.value) for entry in findings.taken} == sections
 
 
 def test_a_subscribe_rate_is_one_value() -> None:
-    said = "topic policy: subscribeThrottlingRatePerConsumer 5, ratePeriodInSecond 10"
-    assert taken(SubscribeRate(5, 10)) == {"x": ("5/10s", said)}
+    origin = "topic policy: subscribeThrottlingRatePerConsumer 5, ratePeriodInSecond 10"
+    assert taken(SubscribeRate(5, 10)) == {"x": ("5/10s", origin)}

@@ -35,13 +35,13 @@ def test_a_namespace_leaves_its_group() -> None:
 
 
 def test_only_rates_that_were_taken_are_switched_off() -> None:
-    found = ImportResult(
+    findings = ImportResult(
         [TakenValue(NUMBERS[key].path, 1, "") for key in ("dispatchThrottlingRateInMsg", "maxProducersPerTopic")]
     )
-    found.taken.append(TakenValue(SUBSCRIBE_PATH, "5/30s", ""))
-    broker_off(found)
-    assert [command.split()[4] for command in found.switch_off] == [
+    findings.taken.append(TakenValue(SUBSCRIBE_PATH, "5/30s", ""))
+    broker_off(findings)
+    assert [command.split()[4] for command in findings.switch_off] == [
         "dispatchThrottlingRateInMsg",
         "subscribeThrottlingRatePerConsumer",
     ]
-    assert found.by_hand == []
+    assert findings.by_hand == []

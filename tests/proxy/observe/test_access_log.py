@@ -42,8 +42,10 @@ def test_every_line_is_numbered_without_gaps() -> None:
 def test_a_change_is_written_at_once() -> None:
     files = RecordingFiles()
     log = AccessLog(Writer("p", "boot"), cast("LogFiles", files))
-    said = {"who": "ann", "address": "a", "what": "block", "setting": "", "name": "role 'r'"}
-    log.change(LineSpan.between((5_000_000_000, 7_000), (5_000_000_000, 7_000)), **said, before=None, after="x" * 2000)
+    fields = {"who": "ann", "address": "a", "what": "block", "setting": "", "name": "role 'r'"}
+    log.change(
+        LineSpan.between((5_000_000_000, 7_000), (5_000_000_000, 7_000)), **fields, before=None, after="x" * 2000
+    )
     (line,) = [msgspec.json.decode(line, type=AnyLine) for line in files.data.splitlines()]
     assert isinstance(line, ChangeLine)
     assert (line.who, line.before, line.after) == ("ann", None, "x" * (MOST_CHANGE_TEXT - 1) + "…")

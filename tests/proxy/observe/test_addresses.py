@@ -12,9 +12,9 @@ def test_under_one_key_an_address_has_one_hash_and_no_other_has_it():
 
 
 def test_hashes_of_two_keys_tell_which_is_whose():
-    one, other = hashed(b"k" * 16)("192.0.2.1"), hashed(b"l" * 16)("192.0.2.1")
-    assert one.partition(":")[0] != other.partition(":")[0]
-    assert one.partition(":")[2] != other.partition(":")[2]
+    digest, other = hashed(b"k" * 16)("192.0.2.1"), hashed(b"l" * 16)("192.0.2.1")
+    assert digest.partition(":")[0] != other.partition(":")[0]
+    assert digest.partition(":")[2] != other.partition(":")[2]
 
 
 def test_without_a_key_an_address_is_as_it_is():

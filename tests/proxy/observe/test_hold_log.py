@@ -18,8 +18,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def logs() -> Iterator[list[EventDict]]:
-    with capture_logs() as found:
-        yield found
+    with capture_logs() as events:
+        yield events
 
 
 def told(logs: list[EventDict]) -> list[tuple[str, str]]:

@@ -38,8 +38,8 @@ class Minutes:
             pass
 
     def rates(self, name: tuple[str, str, str] = TENANT) -> list[float]:
-        found = self.history.of(name)
-        return [] if found is None else [round(sample.messages_per_s * STEP_S, 3) for sample in found[1]]
+        history = self.history.of(name)
+        return [] if history is None else [round(sample.messages_per_s * STEP_S, 3) for sample in history[1]]
 
 
 def test_limit_has_what_it_passed_in_each_minute(make_world: Make) -> None:
@@ -49,10 +49,10 @@ def test_limit_has_what_it_passed_in_each_minute(make_world: Make) -> None:
     minutes.minute(client, 12, start=6)
     minutes.minute()
     assert minutes.rates() == [6, 12, 0]
-    found = minutes.history.of(TENANT)
-    assert found is not None
-    assert found[0].tenant == "acme"
-    first, second, _ = found[1]
+    history = minutes.history.of(TENANT)
+    assert history is not None
+    assert history[0].tenant == "acme"
+    first, second, _ = history[1]
     assert (first.ago_s, second.ago_s) == (120, 60)
     assert second.bytes_per_s == pytest.approx(20)
     assert second.use == pytest.approx(12 / 60 / 1000), "of messages, which are fuller"

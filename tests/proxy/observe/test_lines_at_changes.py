@@ -94,8 +94,8 @@ class Changing:
 
     def change(self, wanted: dict[PolicyKey, dict[str, Any] | None]) -> None:
         """On disk in no time, then in force."""
-        said = {key: None if section is None else kept_as_own(section) for key, section in wanted.items()}
-        draft = self.service._drafted(said, ANN)
+        bodies = {key: None if section is None else kept_as_own(section) for key, section in wanted.items()}
+        draft = self.service._drafted(bodies, ANN)
 
         async def come() -> None:
             at_ns = await self.service._come_into_force(draft.laying, lambda _at_ns: None)
@@ -120,10 +120,10 @@ class Changing:
 
 
 def by_limiter(world: World) -> dict[tuple[str, str], list[LimitLine]]:
-    found = defaultdict(list)
+    lines = defaultdict(list)
     for line in world.lines(LimitLine):
-        found[line.level, line.name].append(line)
-    return found
+        lines[line.level, line.name].append(line)
+    return lines
 
 
 def value(line: LimitLine) -> tuple[Any, ...]:

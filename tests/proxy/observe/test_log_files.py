@@ -214,7 +214,7 @@ def test_a_file_that_cannot_get_its_name_now_gets_it_later(make_disk: Make, monk
 def test_closing_gives_up_on_a_disk_that_hangs(make_disk: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
 
-    def hang(_file: LogFile, *_what: object) -> tuple[int, OSError | None]:
+    def hang(_file: LogFile, *_arguments: object) -> tuple[int, OSError | None]:
         go_on.wait(10)
         return 1, None
 

@@ -86,9 +86,9 @@ def test_that_a_proxy_is_cut_off_or_back_is_told_however_much_changes():
     many = [share(f"publish topic {number}", 0, 1) for number in range(150)]
     away = [share(f"publish topic {number}", 1, 2, "isolated") for number in range(150)]
     lines = share_lines(RecordingFiles(), [*many, *away, share("publish topic 7", 2, 2, "rejoined")])
-    told = [(line.cause, line.name, line.left_out) for line in lines[MOST_SHARES:]]
+    shares = [(line.cause, line.name, line.left_out) for line in lines[MOST_SHARES:]]
     # What is left out at the heartbeat has been told of by then.
-    assert told == [("isolated", "0", 50), ("rejoined", "7", 149), ("granted", "next", 0)]
+    assert shares == [("isolated", "0", 50), ("rejoined", "7", 149), ("granted", "next", 0)]
 
 
 def test_share_of_a_burst_is_exact_and_at_least_a_token():

@@ -70,8 +70,8 @@ def test_a_running_proxy_logs_what_the_page_has(tmp_path: Path) -> None:
     command += ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
 
     def lines(event: str) -> list[dict[str, Any]]:
-        found = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-        return [line for line in found if line["event"] == event]
+        log_lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in log_lines if line["event"] == event]
 
     with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
         try:

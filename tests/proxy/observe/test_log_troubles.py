@@ -26,9 +26,9 @@ def test_each_trouble_is_a_degraded_state_until_it_is_over(tmp_path: Path, troub
 def test_deleted_files_are_told_once_and_then_summed_up():
     now = [0]
     log = DeletedLog(lambda: now[0])
-    with capture_logs() as said:
+    with capture_logs() as logs:
         log.deleted(1, 100)
         log.deleted(2, 200)
         now[0] = DELETED_INTERVAL_NS
         log.deleted(3, 300)
-    assert [(line["files"], line["bytes"]) for line in said] == [(1, 100), (5, 500)]
+    assert [(line["files"], line["bytes"]) for line in logs] == [(1, 100), (5, 500)]

@@ -89,8 +89,10 @@ def test_a_terminal_obeys_no_text_of_a_line(
     assert not {"\x9b", "\u202e"} & set(text)
 
 
-@pytest.mark.parametrize(("level", "said"), [("info", "iwe"), ("warning", "we"), ("error", "e")])
-def test_lines_below_the_level_are_not_written(level: LogLevel, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("level", "events"), [("info", "iwe"), ("warning", "we"), ("error", "e")])
+def test_lines_below_the_level_are_not_written(
+    level: LogLevel, events: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     set_up_operator_log()
     log = structlog.get_logger().bind(bound="before")
     choose_form(OperatorLog(level=level))
@@ -98,7 +100,7 @@ def test_lines_below_the_level_are_not_written(level: LogLevel, said: str, capsy
         log.info("i")
         log.warning("w")
         log.error("e")
-    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == list(said)
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == list(events)
     assert heard == ["w: bound=before", "e: bound=before"], "a reload reports what it warned of"
 
 

@@ -213,7 +213,7 @@ def test_a_long_name_takes_a_bounded_part_of_a_line_and_is_like_no_other(letter)
     assert first != second
     assert in_log(names[0]) == first
     assert parse_topic(f"t/n/{first}").partition == 7
-    assert all(len(msgspec.json.encode(one)) <= MOST_NAME for one in (first, second))
+    assert all(len(msgspec.json.encode(name)) <= MOST_NAME for name in (first, second))
 
 
 @pytest.mark.parametrize("odd", ["\x9b", "\u202e", "\u2028", "\x00", "\x7f", "\u2066"])

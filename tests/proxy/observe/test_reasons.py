@@ -17,8 +17,8 @@ def stream(*chain: Limiter) -> Stream:
 
 
 def narrowest_level(chain):
-    found, messages, size = narrowest(chain)
-    return found and found.scope.level, messages, size
+    limiter, messages, size = narrowest(chain)
+    return limiter and limiter.scope.level, messages, size
 
 
 def test_the_resource_group_is_that_of_its_limit() -> None:
@@ -74,8 +74,8 @@ def test_what_of_a_limit_is_the_publish_rate_is_told_per_second() -> None:
 
 def test_permits_are_withheld_by_the_limit_with_the_least_room() -> None:
     chain = (limiter("proxy", 1000), limiter("topic", 10))
-    for one in chain:
-        one.windows = (CreditWindow(horizon_of(one.limit.messages or rate(1))),)
+    for link in chain:
+        link.windows = (CreditWindow(horizon_of(link.limit.messages or rate(1))),)
     consumer = stream(*chain)
     assert withholding(consumer) is None, "a producer"
     consumer.permits = Permits(consumer.usage, lambda _permits: None, lambda: None)

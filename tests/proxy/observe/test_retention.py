@@ -20,12 +20,12 @@ def closed(folder, number, age_s=0.0, proxy_id="east"):
 
 
 def kept(folder, keep):
-    told = []
-    retention = Retention(keep, lambda *deleted: told.append(deleted))
+    deletions = []
+    retention = Retention(keep, lambda *deleted: deletions.append(deleted))
     retention.find(OwnFiles(folder, "east"))
     retention.prune()
     deleted = (retention.deleted_files, retention.deleted_bytes)
-    assert told == ([deleted] if deleted[0] else [])
+    assert deletions == ([deleted] if deleted[0] else [])
     return sorted(int(path.stem[-6:]) for path in folder.glob("east-2026*"))
 
 

@@ -92,7 +92,7 @@ def _check_sums(lines: list[Any], streams: list[Any]) -> None:
 
 
 def _by_stream(lines: list[Any]) -> dict[int, list[Any]]:
-    found = defaultdict(list)
+    streams = defaultdict(list)
     for line in lines:
-        found[line.stream_id].append(line)
-    return found
+        streams[line.stream_id].append(line)
+    return streams

@@ -60,18 +60,18 @@ _DYNAMIC = ("maxPublishRatePerTopicInMessages", "dispatchThrottlingRateInByte", 
 @st.composite
 def sections(draw: st.DrawFn, place: PolicyTarget) -> dict[str, Any]:
     """A limit as the configuration writes it."""
-    said: dict[str, Any] = {"messages": draw(st.sampled_from([5, "30/min", "7/1.5s"]))}
+    section: dict[str, Any] = {"messages": draw(st.sampled_from([5, "30/min", "7/1.5s"]))}
     if place[0] == "subscribe":
-        return said
+        return section
     if draw(st.booleans()):
-        said |= {"burst_messages": 9, "peak_messages": 900}
+        section |= {"burst_messages": 9, "peak_messages": 900}
     if draw(st.booleans()):
-        said["bytes"] = draw(st.sampled_from(["10MB", "1KiB/h"]))
+        section["bytes"] = draw(st.sampled_from(["10MB", "1KiB/h"]))
     if draw(st.booleans()):
-        said["mode"] = "observe"
+        section["mode"] = "observe"
     if place[0] == "dispatch" and place[1] in _RELATIVE and draw(st.booleans()):
-        said["relativeToPublishRate"] = True
-    return said
+        section["relativeToPublishRate"] = True
+    return section
 
 
 _NUMBERS = st.sampled_from([-1, 0, 3, 50])
@@ -184,11 +184,11 @@ def a_service(
 def effects(service: PolicyService) -> list[object]:
     """What every client meets on every topic."""
     policies = service.layers.policies
-    found: list[object] = [
-        [(one.scope, one.limit) for one in policies.in_force(direction, parse_topic(topic), client)]
+    limits: list[object] = [
+        [(entry.scope, entry.limit) for entry in policies.in_force(direction, parse_topic(topic), client)]
         for direction in DIRECTIONS
         for topic in TOPICS
         for client in CLIENTS
     ]
     subscribes = [policies.subscribe_rate(parse_topic(topic)) for topic in TOPICS]
-    return [*found, [rate and rate[0] for rate in subscribes]]
+    return [*limits, [rate and rate[0] for rate in subscribes]]

@@ -60,7 +60,7 @@ class File:
         return frozenset({"gold"} if self.names or limits_it or "gold" in self.attached.values() else ())
 
     def policies(self) -> FilePolicies:
-        values = {place: Value(_limit(*said), "file") for place, said in self.limits.items()}
+        values = {place: Value(_limit(*limit), "file") for place, limit in self.limits.items()}
         of = {member: {_MEMBERS[member]: group} for member, group in self.attached.items()}
         return FilePolicies(values, of.get("tenant", {}), of.get("namespace", {}), self.groups())
 
@@ -131,10 +131,10 @@ class AnyOrder(RuleBasedStateMachine):
         self._say((Layer.GLOBAL, _TOPIC), everywhere)
         self._say((Layer.REST, _BROKER), broker)
 
-    @rule(said=_limits(_TOPIC))
-    def set_in_the_own_form(self, said: Said) -> None:
-        self._change({rate_key(*_TOPIC): kept_as_own({"messages": said[0], "mode": said[1]})})
-        self.said[Layer.REST, _TOPIC] = said
+    @rule(limit=_limits(_TOPIC))
+    def set_in_the_own_form(self, limit: Said) -> None:
+        self._change({rate_key(*_TOPIC): kept_as_own({"messages": limit[0], "mode": limit[1]})})
+        self.said[Layer.REST, _TOPIC] = limit
 
     @rule(messages=st.none() | _NUMBERS)
     def set_dynamically(self, messages: int | None) -> None:
@@ -152,22 +152,22 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(publish=st.none() | _NUMBERS, dispatch=st.none() | _NUMBERS)
     def set_numbers_of_the_group(self, publish: int | None, dispatch: int | None) -> None:
         """A group that nobody limited says all; else what is left out stays, and the own form keeps its mode."""
-        said: dict[Direction, int | None] = {"publish": publish, "dispatch": dispatch}
+        numbers: dict[Direction, int | None] = {"publish": publish, "dispatch": dispatch}
         body = ResourceGroup(publishRateInMsgs=publish, dispatchRateInMsgs=dispatch)
         is_first = not self.has_group and not any(place in self.file.limits for place in _GROUP.values())
         self._rework(lambda: to_set_numbers(self.service, "gold", body))
         for direction, place in _GROUP.items():
-            messages = 0 if is_first and said[direction] is None else said[direction]
+            messages = 0 if is_first and numbers[direction] is None else numbers[direction]
             before, mode = self.said.get((Layer.REST, place), (0, None))
             if messages is not None:
                 self.said[Layer.REST, place] = messages, mode if before and messages else None
         self.has_group = True
 
-    @rule(direction=st.sampled_from([*_GROUP]), said=st.none() | _limits(_BROKER))
-    def set_one_direction_of_the_group(self, direction: Direction, said: Said | None) -> None:
-        section = {"messages": said[0], "mode": said[1]} if said else None
+    @rule(direction=st.sampled_from([*_GROUP]), limit=st.none() | _limits(_BROKER))
+    def set_one_direction_of_the_group(self, direction: Direction, limit: Said | None) -> None:
+        section = {"messages": limit[0], "mode": limit[1]} if limit else None
         self._rework(lambda: to_set_direction(self.service, "gold", direction, section))
-        self.said[Layer.REST, _GROUP[direction]] = said or (0, None)
+        self.said[Layer.REST, _GROUP[direction]] = limit or (0, None)
         self.has_group = True
 
     @rule(direction=st.sampled_from([*_GROUP]))
@@ -187,8 +187,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def the_highest_that_says_something_holds(self) -> None:
-        found = {place: self.policies.get(*place) for place in _PLACES}
-        held = {place: value.limit if value and value.limit else None for place, value in found.items()}
+        values = {place: self.policies.get(*place) for place in _PLACES}
+        held = {place: value.limit if value and value.limit else None for place, value in values.items()}
         assert held == {place: self._expected(place) or None for place in _PLACES}
 
     @invariant()

@@ -41,9 +41,9 @@ def planned(service: PolicyService, wanted: PolicySet) -> ApplyPlan:
 
 @settings(max_examples=60, deadline=None)
 @given(files(), changes(), files(), changes())
-def test_exported_policies_have_the_same_effect_when_applied(file, said, other_file, other_said) -> None:
+def test_exported_policies_have_the_same_effect_when_applied(file, policies, other_file, other_said) -> None:
     with contextlib.ExitStack() as stack:
-        books = [a_service(file, said), a_service(_EMPTY, {}), a_service(other_file, other_said)]
+        books = [a_service(file, policies), a_service(_EMPTY, {}), a_service(other_file, other_said)]
         for service in books:
             stack.callback(service.store.close)
         wanted = checked(b"".join(as_yaml(in_force(books[0]))))

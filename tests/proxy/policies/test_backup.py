@@ -161,9 +161,9 @@ def test_a_backup_has_all_of_one_moment_and_the_audit_log(tmp_path: Path) -> Non
         store.write([StoredChange(_ONE, None, "1")], 7, "ann", "10.0.0.1")
         store._base.execute("BEGIN IMMEDIATE")
         store._base.execute("UPDATE policies SET body = 'half'")
-        found = write_backup(tmp_path / "backup", content_of(store))
+        counts = write_backup(tmp_path / "backup", content_of(store))
         store._base.execute("ROLLBACK")
-    assert (found.policies, found.changes) == (1, 1)
+    assert (counts.policies, counts.changes) == (1, 1)
     with closing(Store(tmp_path / "backup")) as copy:
         assert (copy.read(_ONE), copy.author(_ONE), copy.audited(9)[0].who) == ("1", "ann", "ann")
 
@@ -277,8 +277,8 @@ async def test_a_running_proxy_is_asked_for_a_backup(make_admin, tmp_path: Path)
     admin: Admin = await make_admin()
     await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
     await admin.ask("POST", "/sluice/blocks", json={"kind": "role", "name": "billing"})
-    told = await sluice(admin, "backup", tmp_path / "backup")
-    assert told.stdout == f"{tmp_path}/backup: 2 policies, 2 changes of the audit log\n"
+    result = await sluice(admin, "backup", tmp_path / "backup")
+    assert result.stdout == f"{tmp_path}/backup: 2 policies, 2 changes of the audit log\n"
     assert (tmp_path / "backup").stat().st_mode & 0o777 == 0o600
     done = command("restore", tmp_path / "backup", tmp_path / "policies.db")
     assert (done.exit_code, done.stdout) == (
@@ -286,8 +286,8 @@ async def test_a_running_proxy_is_asked_for_a_backup(make_admin, tmp_path: Path)
         f"{tmp_path}/policies.db: 2 policies, 2 changes of the audit log\n",
     )
     other: Admin = await make_admin(policies={"store": tmp_path / "policies.db"})
-    _, said = await other.ask("GET", "/admin/v2/namespaces/acme/shop/publishRate")
-    assert said["publishThrottlingRateInMsg"] == 5
+    _, body = await other.ask("GET", "/admin/v2/namespaces/acme/shop/publishRate")
+    assert body["publishThrottlingRateInMsg"] == 5
     assert [rule.key.name for rule in other.engine.blocklist.rules.all()] == ["billing"]
 
 

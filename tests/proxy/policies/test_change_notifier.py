@@ -21,7 +21,7 @@ def changes(first: int, count: int) -> list[StoredChange]:
 class Notified:
     def __init__(self) -> None:
         self.names: list[str] = []
-        self.notifier = ChangeNotifier(lambda change, _who, _at: self.names.append(change.key.name))
+        self.notifier = ChangeNotifier(lambda change, _author, _at: self.names.append(change.key.name))
 
     def has(self, count: int) -> bool:
         return self.names == [str(number) for number in range(count)]

@@ -36,9 +36,9 @@ async def sluice(admin: Admin, *arguments: str | Path, columns: int = 200) -> Re
 async def test_explain_marks_what_holds_and_says_what_hides_the_rest(make_admin) -> None:
     admin: Admin = await make_admin(limits=_LIMITS)
     await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
-    told = (await sluice(admin, "explain", "acme/shop/orders", "--producer", "p")).stdout
-    assert "resource group: gold, as tenant acme is attached to it (file)" in told
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in told.splitlines() if line.startswith("│")]
+    text = (await sluice(admin, "explain", "acme/shop/orders", "--producer", "p")).stdout
+    assert "resource group: gold, as tenant acme is attached to it (file)" in text
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
     assert ["topic", "topic_of_namespace acme/shop", "messages 5", "rest", "▶ holds"] in rows
     hidden = "hidden by topic_of_namespace acme/shop (rest)"
     assert ["", "topic_of_namespace acme/shop", "messages 9", "file", hidden] in rows
@@ -49,18 +49,18 @@ async def test_explain_marks_what_holds_and_says_what_hides_the_rest(make_admin)
 async def test_explain_has_levels_in_one_piece_at_80_columns(make_admin) -> None:
     admin: Admin = await make_admin(limits=_LIMITS)
     await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
-    told = (await sluice(admin, "explain", "acme/shop/orders", columns=80)).stdout
-    assert told.split().count("partitioned_topic") == 2
-    assert max(map(len, told.splitlines())) <= 80
+    text = (await sluice(admin, "explain", "acme/shop/orders", columns=80)).stdout
+    assert text.split().count("partitioned_topic") == 2
+    assert max(map(len, text.splitlines())) <= 80
 
 
 async def test_explain_of_a_system_topic_says_that_it_is_exempt(make_admin) -> None:
-    told = await sluice(await make_admin(), "explain", "acme/shop/__change_events")
-    assert "a topic of Pulsar's own: exempt from every limit but that of limits.exempt\n" in told.stdout
-    assert "resource group" not in told.stdout
+    result = await sluice(await make_admin(), "explain", "acme/shop/__change_events")
+    assert "a topic of Pulsar's own: exempt from every limit but that of limits.exempt\n" in result.stdout
+    assert "resource group" not in result.stdout
     limited = await make_admin(limits={"exempt": {"dispatch": {"messages": 50}}})
-    told = await sluice(limited, "explain", "acme/shop/__change_events-partition-3")
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in told.stdout.splitlines() if "│" in line]
+    result = await sluice(limited, "explain", "acme/shop/__change_events-partition-3")
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│" in line]
     assert rows == [["exempt", "", "", "", ""], ["exempt", "exempt", "messages 50", "file", "▶ holds"]]
 
 
@@ -86,16 +86,16 @@ async def test_apply_says_what_the_proxys_own_file_limits(make_admin, tmp_path) 
     admin: Admin = await make_admin(limits=_LIMITS)
     file = tmp_path / "none.yaml"
     file.write_text("limits: {}\n")
-    told = (await sluice(admin, "apply", file)).stdout
-    assert "limits.namespaces.acme/shop.publish: the proxy's own file limits it; a value that limits nothing" in told
+    text = (await sluice(admin, "apply", file)).stdout
+    assert "limits.namespaces.acme/shop.publish: the proxy's own file limits it; a value that limits nothing" in text
     assert (await sluice(admin, "diff", file)).exit_code == 0
 
 
 async def test_diff_shows_each_key_with_both_values_and_the_origin(make_admin, tmp_path) -> None:
     file = tmp_path / "limits.yaml"
     file.write_text("limits: {namespaces: {acme/shop: {publish: {messages: 30/min}}}}\n")
-    told = await sluice(await make_admin(limits={"namespaces": _LIMITS["namespaces"]}), "diff", file)
-    assert told.stdout.splitlines() == [
+    result = await sluice(await make_admin(limits={"namespaces": _LIMITS["namespaces"]}), "diff", file)
+    assert result.stdout.splitlines() == [
         "limits.namespaces.acme/shop.publish",
         "  file:     messages 30/min",
         "  in force: messages 9 (file)",
@@ -114,17 +114,17 @@ async def test_diff_fails_where_it_cannot_compare(make_admin, tmp_path: Path) ->
 async def test_a_file_that_is_wrong_is_told_and_not_applied(make_admin, tmp_path: Path) -> None:
     file = tmp_path / "limits.yaml"
     file.write_text("limits: {proxy: {publish: {messages: x}}}\n")
-    told = await sluice(await make_admin(limits=_LIMITS), "apply", file)
-    assert told.exit_code == 1
-    assert "limits.proxy.publish.messages: 'x': write a rate" in told.stderr
+    result = await sluice(await make_admin(limits=_LIMITS), "apply", file)
+    assert result.exit_code == 1
+    assert "limits.proxy.publish.messages: 'x': write a rate" in result.stderr
 
 
 async def test_a_file_without_limits_takes_none_away_by_mistake(make_admin, tmp_path: Path) -> None:
     admin: Admin = await make_admin(limits=_LIMITS)
     file = tmp_path / "other.yaml"
     file.write_text("proxy_id: p\n")
-    told = await sluice(admin, "apply", file)
-    assert (told.exit_code, told.stderr) == (
+    result = await sluice(admin, "apply", file)
+    assert (result.exit_code, result.stderr) == (
         1,
         f"sluice: {file}: has no limits; to take all away write `limits: {{}}`\n",
     )
@@ -135,8 +135,8 @@ async def test_audit_shows_who_changed_what(make_admin) -> None:
     admin: Admin = await make_admin()
     assert (await sluice(admin, "audit")).stdout.startswith("nothing has been changed at run time; ")
     await admin.ask("POST", "/admin/v2/namespaces/acme/shop/publishRate", json={"publishThrottlingRateInMsg": 5})
-    what, *rows = (await sluice(admin, "audit")).stdout.splitlines()
-    assert what.rstrip().endswith("  publish topic_of_namespace acme/shop")
+    heading, *rows = (await sluice(admin, "audit")).stdout.splitlines()
+    assert heading.rstrip().endswith("  publish topic_of_namespace acme/shop")
     assert [row.split()[:3] for row in rows] == [
         ["by", "anonymous", "(127.0.0.1)"],
         ["from", "no", "limit"],
@@ -152,8 +152,8 @@ async def test_a_group_of_which_only_the_name_is_said_is_exported_compared_and_a
     groups: dict[str, object] = {"resource_groups": {"gold": {"namespaces": []}}}
     assert yaml.safe_load(file.read_text()) == {"limits": groups, "blocks": []}
     assert (await sluice(admin, "diff", file)).exit_code == 0
-    told = await sluice(other, "diff", file)
-    assert told.stdout.splitlines() == ["limits.resource_groups.gold", "  file:     there", "  in force: -"]
+    result = await sluice(other, "diff", file)
+    assert result.stdout.splitlines() == ["limits.resource_groups.gold", "  file:     there", "  in force: -"]
     assert (await sluice(other, "apply", file)).exit_code == 0
     assert await other.ask("GET", "/admin/v2/resourcegroups") == (200, ["gold"])
     await other.ask("POST", "/admin/v2/namespaces/acme/shop/resourcegroup/gold")

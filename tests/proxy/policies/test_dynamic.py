@@ -13,9 +13,9 @@ _MESSAGES, _BYTES = "maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicI
 def test_a_key_replaces_its_part_of_the_file_s_limit() -> None:
     file = Value(Limit(rate(10, burst=50), rate(1000), peak_messages=rate(20), mode="observe"), "file")
 
-    found = dynamic_value(_TOPICS, {_MESSAGES: "7"}, file)
+    value = dynamic_value(_TOPICS, {_MESSAGES: "7"}, file)
 
-    assert found == Value(Limit(rate(7), rate(1000), mode="observe"), "dynamic")
+    assert value == Value(Limit(rate(7), rate(1000), mode="observe"), "dynamic")
 
 
 @pytest.mark.parametrize("off", ["0", "-1"])
@@ -31,9 +31,9 @@ def test_keys_of_other_places_say_nothing_here() -> None:
 
 def test_every_key_changes_the_place_that_it_belongs_to() -> None:
     for name in DYNAMIC_KEYS - {"subscribeRatePeriodPerConsumerInSecond"}:
-        found = dynamic_value(dynamic_target(name), {name: "5"}, None)
-        assert found is not None
-        assert [part.tokens for part in (found.limit.messages, found.limit.size) if part] == [5], name
+        value = dynamic_value(dynamic_target(name), {name: "5"}, None)
+        assert value is not None
+        assert [part.tokens for part in (value.limit.messages, value.limit.size) if part] == [5], name
 
 
 @pytest.mark.parametrize("text", ["", "ten", "1.5", "--1", "5" * 30, "2147483648", "9223372036854775808"])
@@ -46,11 +46,11 @@ def test_count_and_period_of_subscribes_are_keys_of_their_own() -> None:
     place: PolicyTarget = ("subscribe", Setting.TOPIC_OF_BROKER, "")
     keys = {"subscribeThrottlingRatePerConsumer": "3"}
 
-    found = dynamic_value(place, keys, None)
-    assert found == Value(Limit(rate(3, 30 * 10**9, 3)), "dynamic")
+    value = dynamic_value(place, keys, None)
+    assert value == Value(Limit(rate(3, 30 * 10**9, 3)), "dynamic")
 
-    found = dynamic_value(place, keys | {"subscribeRatePeriodPerConsumerInSecond": "10"}, None)
-    assert found == Value(Limit(rate(3, 10 * 10**9, 3)), "dynamic")
+    value = dynamic_value(place, keys | {"subscribeRatePeriodPerConsumerInSecond": "10"}, None)
+    assert value == Value(Limit(rate(3, 10 * 10**9, 3)), "dynamic")
 
 
 @pytest.mark.parametrize("name", sorted(DYNAMIC_KEYS))
@@ -78,6 +78,6 @@ def test_a_count_of_subscribes_keeps_the_file_s_period() -> None:
     place: PolicyTarget = ("subscribe", Setting.TOPIC_OF_BROKER, "")
     file = Value(Limit(rate(5, 10 * 10**9, 5)), "file")
 
-    found = dynamic_value(place, {"subscribeThrottlingRatePerConsumer": "3"}, file)
+    value = dynamic_value(place, {"subscribeThrottlingRatePerConsumer": "3"}, file)
 
-    assert found == Value(Limit(rate(3, 10 * 10**9, 3)), "dynamic")
+    assert value == Value(Limit(rate(3, 10 * 10**9, 3)), "dynamic")

@@ -25,8 +25,8 @@ _FILE = FilePolicies(
 
 def lines(explained: Explained, level: str) -> list[tuple[str, str, str, str]]:
     """Setting, origin, state, what hides it."""
-    (found,) = [one.lines for one in explained.levels if one.level == level]
-    return [(line.setting.value, line.origin, line.state, line.by) for line in found]
+    (values,) = [level_lines.lines for level_lines in explained.levels if level_lines.level == level]
+    return [(line.setting.value, line.origin, line.state, line.by) for line in values]
 
 
 def with_set(*values: tuple[PolicyKey, str]) -> PolicyService:
@@ -70,7 +70,7 @@ def test_dynamic_and_global_layers_are_told_apart() -> None:
 def test_of_networks_the_narrowest_around_the_address_holds() -> None:
     service = with_set()
     explained = explain(service, "publish", _ORDERS, Client(address="10.1.2.3"))
-    (level,) = [one for one in explained.levels if one.level == "address"]
+    (level,) = [level_lines for level_lines in explained.levels if level_lines.level == "address"]
     assert level.lines == (
         ExplainedValue(Setting.ADDRESS, "10.1.0.0/16", "file", {"messages": 8}, "holds"),
         ExplainedValue(Setting.ADDRESS, "10.0.0.0/8", "file", {"messages": 7}, "hidden", "address 10.1.0.0/16 (file)"),
@@ -81,7 +81,12 @@ def test_of_networks_the_narrowest_around_the_address_holds() -> None:
 
 def test_what_the_stream_has_not_is_not_asked_for() -> None:
     explained = explain(with_set(), "publish", _ORDERS)
-    assert [one.level for one in explained.levels if not one.asked] == ["subscription", "producer", "role", "address"]
+    assert [level_lines.level for level_lines in explained.levels if not level_lines.asked] == [
+        "subscription",
+        "producer",
+        "role",
+        "address",
+    ]
 
 
 def test_the_group_and_how_the_topic_comes_to_it() -> None:
@@ -108,8 +113,8 @@ def test_topics_of_pulsars_own_are_exempt_but_for_their_own_limit() -> None:
 
 def test_subscribe_rates_have_a_precedence_too() -> None:
     key = rate_key("subscribe", Setting.TOPIC_OF_NAMESPACE, "acme/shop")
-    found = explain_subscribes(with_set((key, kept_as_pulsar_s(SubscribeRate(5)))), _ORDERS)
-    assert [(line.origin, line.limit, line.state) for line in found.lines] == [
+    level_lines = explain_subscribes(with_set((key, kept_as_pulsar_s(SubscribeRate(5)))), _ORDERS)
+    assert [(line.origin, line.limit, line.state) for line in level_lines.lines] == [
         ("rest", {"messages": "5/30s"}, "holds"),
         ("file", {"messages": 2}, "hidden"),
     ]
@@ -124,6 +129,11 @@ def test_what_holds_is_what_the_limiter_is_given() -> None:
     for direction in ("publish", "dispatch"):
         for client in CLIENTS:
             explained = explain(service, direction, _ORDERS, client)
-            told = [(one.level, line.origin) for one in explained.levels for line in one.lines if line.state == "holds"]
+            holders = [
+                (level_lines.level, line.origin)
+                for level_lines in explained.levels
+                for line in level_lines.lines
+                if line.state == "holds"
+            ]
             held = service.layers.policies.in_force(direction, _ORDERS, client)
-            assert told == [(one.scope.level, one.source.split()[-1]) for one in held]
+            assert holders == [(entry.scope.level, entry.source.split()[-1]) for entry in held]

@@ -5,8 +5,8 @@ from proxy.policies.bodies import BodyError, group_limits, kept_as_own_group, ow
 
 
 def test_pulsar_s_form_says_both_directions() -> None:
-    said = group_limits("gold", '{"publishRateInMsgs":5}', {})
-    assert said == {"publish": Limit(rate(5)), "dispatch": Limit()}
+    limits = group_limits("gold", '{"publishRateInMsgs":5}', {})
+    assert limits == {"publish": Limit(rate(5)), "dispatch": Limit()}
     assert own_group('{"publishRateInMsgs":5}') is None
 
 

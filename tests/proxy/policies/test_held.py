@@ -148,8 +148,8 @@ def test_what_holds_since_is_not_said_where_changes_meet() -> None:
     pattern = rate_key("publish", Setting.TENANT, "o*")
     assert last_of({OTHERS: PUBLISH, pattern: PUBLISH}, {pattern: None, OTHERS: None}).words == "taken back"
     apart = rate_key("publish", Setting.ROLE, "app")
-    said = last_of({OTHERS: PUBLISH, apart: PUBLISH}, {apart: None, OTHERS: None}).words
-    assert said == "taken back; since then: messages 50 (file), as tenant o*"
+    words = last_of({OTHERS: PUBLISH, apart: PUBLISH}, {apart: None, OTHERS: None}).words
+    assert words == "taken back; since then: messages 50 (file), as tenant o*"
 
 
 _RATE, _PERIOD = "subscribeThrottlingRatePerConsumer", "subscribeRatePeriodPerConsumerInSecond"

@@ -166,12 +166,14 @@ def test_who_blocked_and_unblocked_what_is_audited() -> None:
         last, first = run.store.audited(10)
     kept = body(PRODUCER, Order("too loud", 1000))
     key = kept_key(PRODUCER)
-    assert [(one.who, one.address, one.change) for one in (first, last)] == [
+    assert [(audited.who, audited.address, audited.change) for audited in (first, last)] == [
         ("ann", "10.0.0.1", StoredChange(key, None, kept)),
         ("ann", "10.0.0.1", StoredChange(key, kept, None)),
     ]
     assert str(key) == "block producer 'p' in persistent://a/b/c"
-    assert [read(str(one.change.held)) for one in (first, last) if isinstance(one.change, StoredChange)] == [
+    assert [
+        read(str(audited.change.held)) for audited in (first, last) if isinstance(audited.change, StoredChange)
+    ] == [
         [],
         [ValueBefore("block", "producer", "p", text="too loud", origin="rest")],
     ]
@@ -222,11 +224,11 @@ def test_killed_at_any_moment_what_was_told_is_blocked_after_the_next_start(path
             if int(line) >= 10:
                 blocker.send_signal(signal.SIGKILL)
                 break
-        told = max([10, *(int(line) for line in blocker.stdout.read().splitlines())])
+        last_number = max([10, *(int(line) for line in blocker.stdout.read().splitlines())])
     with run_of(path) as run:
         names = {rule.key.name for rule in run.rules()}
-    assert {f"r{number}" for number in range(told + 1)} <= names
-    assert len(names) <= told + 2
+    assert {f"r{number}" for number in range(last_number + 1)} <= names
+    assert len(names) <= last_number + 2
 
 
 @pytest.mark.parametrize(
@@ -263,8 +265,8 @@ KEYS = st.builds(
 
 
 @given(KEYS, KEYS)
-def test_no_two_blocks_are_kept_under_one_key(one: Key, other: Key) -> None:
-    assert (kept_key(one) == kept_key(other)) == (one == other)
+def test_no_two_blocks_are_kept_under_one_key(key: Key, other: Key) -> None:
+    assert (kept_key(key) == kept_key(other)) == (key == other)
 
 
 @given(KEYS, st.integers(0, 2**62), st.booleans())

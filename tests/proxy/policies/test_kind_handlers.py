@@ -65,7 +65,7 @@ def _service(store: Store, notes: Notes) -> PolicyService:
     around = Around(
         notes.before,
         lambda _changes, _now: notes.events.append("after"),
-        lambda change, who, _at_ns: notes.events.append(f"told {change.before} {change.after} {who.name}"),
+        lambda change, author, _at_ns: notes.events.append(f"told {change.before} {change.after} {author.name}"),
         {PolicyKind.BLOCK: notes},
     )
     return PolicyService(Policies(), FilePolicies({}, {}, {}), store, around)

@@ -38,7 +38,7 @@ def small_window(monkeypatch: pytest.MonkeyPatch) -> int:
 @pytest.fixture
 def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The characters that each call of the standard library may read."""
-    found: list[int] = []
+    lengths: list[int] = []
     make = large_json._Reader.__init__
 
     def counting(self: Any, data: bytes) -> None:
@@ -46,14 +46,14 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         scan = self._scan
 
         def counted(text: str, at: int) -> Any:
-            found.append(len(text))
+            lengths.append(len(text))
             return scan(text, at)
 
         self._scan = counted
 
     monkeypatch.setattr(large_json._Reader, "__init__", counting)
-    yield found
-    assert found
+    yield lengths
+    assert lengths
 
 
 @given(VALUES, st.sampled_from([None, 1, "\t"]), st.booleans())

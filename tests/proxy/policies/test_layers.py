@@ -88,8 +88,8 @@ def test_after_any_changes_the_highest_layer_that_says_something_holds(
             model[place, layer] = messages
 
     for place in (_TOPICS, _TOTAL):
-        said = [(layer, model[place, layer]) for layer in _FROM_THE_TOP if (place, layer) in model]
-        assert shown(layers, place) == (value(said[0][1], said[0][0]) if said else None)
+        values = [(layer, model[place, layer]) for layer in _FROM_THE_TOP if (place, layer) in model]
+        assert shown(layers, place) == (value(values[0][1], values[0][0]) if values else None)
 
 
 def test_what_changed_is_told_once_with_whether_it_only_tunes() -> None:

@@ -65,7 +65,7 @@ def test_a_topic_s_policies_are_found_in_as_many_steps_whatever_others_there_are
         with closing(_store_of(count)) as store:
             policies = _service(store).layers.policies
         assert len(policies.in_force("publish", topic)) == 1
-        steps.append(calls_of(lambda found=policies: found.in_force("publish", topic)))  # type: ignore[misc]
+        steps.append(calls_of(lambda limits=policies: limits.in_force("publish", topic)))  # type: ignore[misc]
     assert steps[0] == steps[1] < 100
 
 
@@ -109,7 +109,7 @@ class Watched:
     def read(self, file: FilePolicies) -> None:
         asyncio.run(self._watch(self.service.take_file(file, lambda _before: None, lambda _seen, _at_ns: None)))
 
-    def _told(self, change: StoredChange, _who: Principal, at: tuple[int, int]) -> None:
+    def _told(self, change: StoredChange, _author: Principal, at: tuple[int, int]) -> None:
         self.told[-1].append((change.key.name, at[0]))
 
     async def _watch(self, changing: Awaitable[object]) -> None:
@@ -152,9 +152,9 @@ def test_a_change_of_much_is_told_in_slices_in_its_order_and_with_one_time() -> 
     with closing(Store(None)) as store:
         watched = Watched(store)
         watched.change(_MANY)
-    told = [one for slice_ in watched.told for one in slice_]
-    assert [name for name, _ in told] == [_name(number) for number in range(_MANY)]
-    assert len({at_ns for _, at_ns in told}) == 1
+    changes = [change for slice_ in watched.told for change in slice_]
+    assert [name for name, _ in changes] == [_name(number) for number in range(_MANY)]
+    assert len({at_ns for _, at_ns in changes}) == 1
     assert max(len(slice_) for slice_ in watched.told) == NOTIFIED_AT_ONCE
 
 
@@ -172,8 +172,8 @@ def test_who_looks_at_all_there_is_waits_for_a_change_that_is_under_way() -> Non
         changing = asyncio.ensure_future(service.change(_wanted(_MANY), Principal("ann", "")))
         for _ in range(3):
             await asyncio.sleep(0)  # until it has its turn
-        found = await service.look(lambda contents: len(contents.layers.policies.by_name("publish", Setting.TOPIC)))
-        return [found, await changing]
+        count = await service.look(lambda contents: len(contents.layers.policies.by_name("publish", Setting.TOPIC)))
+        return [count, await changing]
 
     with closing(Store(None)) as store:
         assert asyncio.run(look(Watched(store).service)) == [_MANY, _MANY]

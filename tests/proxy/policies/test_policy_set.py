@@ -20,10 +20,10 @@ def test_a_files_groups_are_there_even_when_nothing_is_said_of_them() -> None:
     limits = Limits.model_validate({"resource_groups": {"gold": {}, "on": {"tenants": ["acme"]}}})
     assert file_policies(limits, None).groups == {"gold", "on"}
     assert in_force(a_service(file_policies(limits, None), {})).lasting == {"gold", "on"}
-    said = of_file(limits, (5, 10**9))
-    assert said.groups == {"gold", "on"}
-    assert said.attached == {("tenant", "acme"): Attached("on", "file")}
-    assert said.values[("subscribe", Setting.TOPIC_OF_BROKER, "")].limit == Limit(rate(5, burst=5))
+    policy_set = of_file(limits, (5, 10**9))
+    assert policy_set.groups == {"gold", "on"}
+    assert policy_set.attached == {("tenant", "acme"): Attached("on", "file")}
+    assert policy_set.values[("subscribe", Setting.TOPIC_OF_BROKER, "")].limit == Limit(rate(5, burst=5))
 
 
 def test_the_tree_has_the_configurations_keys() -> None:

@@ -9,8 +9,8 @@ from tests.proxy.policies.layered import a_service, changes, files
 
 @settings(max_examples=30, deadline=None)
 @given(files(), changes())
-def test_any_set_comes_over_as_it_is(file, said) -> None:
-    service = a_service(file, said)
+def test_any_set_comes_over_as_it_is(file, policies) -> None:
+    service = a_service(file, policies)
     held = in_force(service)
     assert decoded(b"".join(encoded(held))) == held
     service.store.close()

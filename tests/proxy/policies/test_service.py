@@ -80,73 +80,73 @@ def file_says(limit: Limit, place: PolicyTarget = _PLACE) -> FilePolicies:
 
 
 def test_a_change_is_told_around_and_says_what_changed() -> None:
-    with shelf() as one:
-        one.set(_KEY, publish(20))
+    with shelf() as run:
+        run.set(_KEY, publish(20))
 
         changed = ["publish topic_of_namespace acme/shop"]
-        assert one.events == ["before, None in force", f"after, 20 in force, changed: {changed}"]
+        assert run.events == ["before, None in force", f"after, 20 in force, changed: {changed}"]
 
 
 def test_whose_resource_group_is_another_has_changed_in_both_directions() -> None:
-    with shelf() as one:
-        one.set(PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "gold")
+    with shelf() as run:
+        run.set(PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "gold")
 
         changed = ["publish namespace acme/shop", "dispatch namespace acme/shop"]
-        assert one.events[-1] == f"after, None in force, changed: {changed}"
+        assert run.events[-1] == f"after, None in force, changed: {changed}"
 
 
 def test_a_file_tells_what_changed_and_what_is_hidden_has_not() -> None:
-    with shelf() as one:
-        one.set(_KEY, publish(20))
+    with shelf() as run:
+        run.set(_KEY, publish(20))
         total: PolicyTarget = ("dispatch", Setting.NAMESPACE, "acme/shop")
         limits = {_PLACE: Value(Limit(rate(1)), "file"), total: Value(Limit(rate(2)), "file")}
-        one.take(FilePolicies(limits, {}, {}))
+        run.take(FilePolicies(limits, {}, {}))
 
-        assert one.events[-1] == "after, 20 in force, changed: ['dispatch namespace acme/shop']"
+        assert run.events[-1] == "after, 20 in force, changed: ['dispatch namespace acme/shop']"
 
 
 def test_it_is_there_after_a_restart(tmp_path: Path) -> None:
-    with shelf(path=tmp_path / "p.db") as one:
-        one.set(_KEY, publish(20))
-        one.set(_GROUP, kept_as_group(5))
-        one.set(PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "gold")
-        one.set(PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "7")
+    with shelf(path=tmp_path / "p.db") as run:
+        run.set(_KEY, publish(20))
+        run.set(_GROUP, kept_as_group(5))
+        run.set(PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop"), "gold")
+        run.set(PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages"), "7")
 
-    with shelf(path=tmp_path / "p.db") as one:
-        assert one.messages() == 20
-        assert one.messages(("publish", Setting.RESOURCE_GROUP, "gold")) == 5
-        assert one.policies.groups_of_namespaces == {"acme/shop": "gold"}
-        assert one.messages(("publish", Setting.TOPIC_OF_BROKER, "")) == 7
+    with shelf(path=tmp_path / "p.db") as run:
+        assert run.messages() == 20
+        assert run.messages(("publish", Setting.RESOURCE_GROUP, "gold")) == 5
+        assert run.policies.groups_of_namespaces == {"acme/shop": "gold"}
+        assert run.messages(("publish", Setting.TOPIC_OF_BROKER, "")) == 7
 
 
 def test_what_is_as_wanted_already_is_no_change() -> None:
-    with shelf() as one:
-        one.set(_KEY, publish(20))
-        told = len(one.events)
+    with shelf() as run:
+        run.set(_KEY, publish(20))
+        count = len(run.events)
 
-        assert asyncio.run(one.service.change({_KEY: publish(20)}, _ANN)) == 0
-        assert len(one.events) == told
-        assert len(one.store.audited(10)) == 1
+        assert asyncio.run(run.service.change({_KEY: publish(20)}, _ANN)) == 0
+        assert len(run.events) == count
+        assert len(run.store.audited(10)) == 1
 
 
 def test_of_a_change_with_one_bad_body_nothing_holds() -> None:
-    with shelf() as one:
+    with shelf() as run:
         other = PolicyKey(PolicyKind.DYNAMIC, "", "maxPublishRatePerTopicInMessages")
 
         with pytest.raises(BodyError, match="'many' is not a whole number"):
-            asyncio.run(one.service.change({_KEY: publish(20), other: "many"}, _ANN))
+            asyncio.run(run.service.change({_KEY: publish(20), other: "many"}, _ANN))
 
-        assert (one.events, list(one.store.policies())) == ([], [])
+        assert (run.events, list(run.store.policies())) == ([], [])
 
 
 def test_what_cannot_be_written_does_not_come_into_force() -> None:
-    with shelf() as one:
-        one.store.close()
+    with shelf() as run:
+        run.store.close()
 
         with pytest.raises(StoreError):
-            one.set(_KEY, publish(20))
+            run.set(_KEY, publish(20))
 
-        assert one.messages() is None
+        assert run.messages() is None
 
 
 def test_a_change_comes_into_force_although_who_wanted_it_has_hung_up() -> None:
@@ -156,53 +156,53 @@ def test_a_change_comes_into_force_although_who_wanted_it_has_hung_up() -> None:
         wanting.cancel()
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
 
-    with shelf() as one:
-        asyncio.run(hang_up(one.service))
+    with shelf() as run:
+        asyncio.run(hang_up(run.service))
 
-        assert one.store.read(_KEY) == publish(20)
-        assert one.messages() == 20
+        assert run.store.read(_KEY) == publish(20)
+        assert run.messages() == 20
 
 
 @pytest.mark.parametrize(("mode", "after"), [("observe", "enforce"), ("enforce", "observe")])
 def test_numbers_set_by_pulsar_s_tools_keep_the_mode_of_the_file(mode: str, after: str) -> None:
-    with shelf(file_says(Limit(rate(1), mode=mode))) as one:  # type: ignore[arg-type]
-        one.set(_KEY, publish(20))
-        assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=mode), "rest")  # type: ignore[arg-type]
+    with shelf(file_says(Limit(rate(1), mode=mode))) as run:  # type: ignore[arg-type]
+        run.set(_KEY, publish(20))
+        assert run.policies.get(*_PLACE) == Value(Limit(rate(20), mode=mode), "rest")  # type: ignore[arg-type]
 
-        one.take(file_says(Limit(rate(1), mode=after)))  # type: ignore[arg-type]
-        assert one.policies.get(*_PLACE) == Value(Limit(rate(20), mode=after), "rest")  # type: ignore[arg-type]
+        run.take(file_says(Limit(rate(1), mode=after)))  # type: ignore[arg-type]
+        assert run.policies.get(*_PLACE) == Value(Limit(rate(20), mode=after), "rest")  # type: ignore[arg-type]
 
 
 def test_a_body_of_sluice_s_own_says_burst_and_mode() -> None:
-    with shelf(file_says(Limit(rate(1), mode="observe"))) as one:
-        one.set(_KEY, kept_as_own({"messages": "30/min", "burst_messages": 5, "mode": "enforce"}))
+    with shelf(file_says(Limit(rate(1), mode="observe"))) as run:
+        run.set(_KEY, kept_as_own({"messages": "30/min", "burst_messages": 5, "mode": "enforce"}))
 
-        assert one.policies.get(*_PLACE) == Value(Limit(rate(30, 60 * 10**9, 5)), "rest")
+        assert run.policies.get(*_PLACE) == Value(Limit(rate(30, 60 * 10**9, 5)), "rest")
 
 
 def test_a_file_that_says_the_same_changes_nothing() -> None:
-    with shelf(file_says(Limit(rate(1)))) as one:
-        assert not one.take(file_says(Limit(rate(1))))
-        assert one.take(file_says(Limit(rate(2))))
+    with shelf(file_says(Limit(rate(1)))) as run:
+        assert not run.take(file_says(Limit(rate(1))))
+        assert run.take(file_says(Limit(rate(2))))
         changed = ["publish topic_of_namespace acme/shop"]
-        assert one.events == ["before, 1 in force", f"after, 2 in force, changed: {changed}"]
+        assert run.events == ["before, 1 in force", f"after, 2 in force, changed: {changed}"]
 
 
 def test_a_file_that_only_attaches_others_changes_something() -> None:
-    with shelf(FilePolicies({}, {}, {"acme/shop": "silver"})) as one:
-        assert one.take(FilePolicies({}, {"acme": "silver"}, {"acme/shop": "gold"}))
-        assert one.policies.groups_of_namespaces == {"acme/shop": "gold"}
-        assert one.policies.groups_of_tenants == {"acme": "silver"}
+    with shelf(FilePolicies({}, {}, {"acme/shop": "silver"})) as run:
+        assert run.take(FilePolicies({}, {"acme": "silver"}, {"acme/shop": "gold"}))
+        assert run.policies.groups_of_namespaces == {"acme/shop": "gold"}
+        assert run.policies.groups_of_tenants == {"acme": "silver"}
 
 
 def test_the_file_s_attachment_holds_again_when_the_other_is_taken_back() -> None:
-    with shelf(FilePolicies({}, {}, {"acme/shop": "silver"})) as one:
+    with shelf(FilePolicies({}, {}, {"acme/shop": "silver"})) as run:
         key = PolicyKey(PolicyKind.ATTACHMENT, "namespace", "acme/shop")
-        one.set(key, "gold")
-        assert one.policies.groups_of_namespaces == {"acme/shop": "gold"}
+        run.set(key, "gold")
+        assert run.policies.groups_of_namespaces == {"acme/shop": "gold"}
 
-        one.set(key, None)
-        assert one.policies.groups_of_namespaces == {"acme/shop": "silver"}
+        run.set(key, None)
+        assert run.policies.groups_of_namespaces == {"acme/shop": "silver"}
 
 
 def kept_as_group(messages: int) -> str:
@@ -212,16 +212,16 @@ def kept_as_group(messages: int) -> str:
 def test_of_a_topic_s_two_values_the_local_one_holds() -> None:
     topic = "persistent://acme/shop/orders"
     place: PolicyTarget = ("publish", Setting.TOPIC, topic)
-    with shelf() as one:
-        one.set(rate_key(*place, Layer.GLOBAL), publish(30))
-        assert one.messages(place) == 30
-        assert one.events[-1].endswith(f"changed: ['publish topic {topic}']")
+    with shelf() as run:
+        run.set(rate_key(*place, Layer.GLOBAL), publish(30))
+        assert run.messages(place) == 30
+        assert run.events[-1].endswith(f"changed: ['publish topic {topic}']")
 
-        one.set(rate_key(*place), publish(20))
-        assert one.messages(place) == 20
+        run.set(rate_key(*place), publish(20))
+        assert run.messages(place) == 20
 
-        one.set(rate_key(*place), None)
-        assert one.messages(place) == 30
+        run.set(rate_key(*place), None)
+        assert run.messages(place) == 30
 
 
 def test_a_file_under_which_what_is_kept_cannot_be_read_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -295,9 +295,9 @@ def test_a_file_is_compared_when_it_is_its_turn() -> None:
 
 
 def test_it_is_closed_when_what_is_under_way_is_in_force_and_told() -> None:
-    told: list[StoredChange] = []
+    changes: list[StoredChange] = []
     store = Store(None)
-    around = Around(lambda: (0, 0), lambda _changes, _now: None, lambda change, _who, _at_ns: told.append(change))
+    around = Around(lambda: (0, 0), lambda _changes, _now: None, lambda change, _author, _at_ns: changes.append(change))
 
     async def close_within() -> None:
         service = PolicyService(policies := Policies(), _EMPTY, store, around)
@@ -305,7 +305,7 @@ def test_it_is_closed_when_what_is_under_way_is_in_force_and_told() -> None:
         await asyncio.sleep(0)
         await service.close()
         assert change.done()
-        assert len(policies.by_name("publish", Setting.TOPIC)) == len(told) == len(_MANY)
+        assert len(policies.by_name("publish", Setting.TOPIC)) == len(changes) == len(_MANY)
 
     asyncio.run(close_within())
 
@@ -374,11 +374,11 @@ async def test_store_brings_back_changes_that_were_not_followed(tmp_path: Path) 
 
 
 async def test_changes_that_wait_to_be_followed_are_bounded() -> None:
-    with shelf() as one, capture_logs() as logs:
+    with shelf() as run, capture_logs() as logs:
         for number in range(MOST_FOLLOWED + 2):
             key = rate_key("publish", Setting.TENANT, f"t{number}")
-            one.service.follow(StoredChange(key, None, publish(1)), _ANN)
-        await one.service.close()
+            run.service.follow(StoredChange(key, None, publish(1)), _ANN)
+        await run.service.close()
         missed = [line["policy"] for line in logs if line["event"].endswith("of a takeover alone")]
         assert missed == [f"publish tenant t{MOST_FOLLOWED}", f"publish tenant t{MOST_FOLLOWED + 1}"]
 

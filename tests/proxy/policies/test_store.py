@@ -82,8 +82,8 @@ def test_what_was_taken_back_is_gone_and_the_audit_log_knows_both(path: Path) ->
 
     with opened(path) as store:
         assert store.read(_TOPIC) is None
-        told = [(one.at_ns, one.who, one.address, one.change) for one in store.audited(10)]
-    assert told == [
+        audit_log = [(audited.at_ns, audited.who, audited.address, audited.change) for audited in store.audited(10)]
+    assert audit_log == [
         (8, "ann", "10.0.0.2", StoredChange(_TOPIC, "1", None)),
         (7, "ci", "10.0.0.1", StoredChange(_TOPIC, None, "1")),
     ]
@@ -94,7 +94,7 @@ def test_the_audit_log_is_bounded() -> None:
         for number in range(10):
             store.write([StoredChange(_TOPIC, None, str(number))], number, "", "")
 
-        assert [one.at_ns for one in store.audited(100)] == [9, 8, 7]
+        assert [audited.at_ns for audited in store.audited(100)] == [9, 8, 7]
 
 
 def test_of_a_write_that_fails_nothing_is_left(path: Path) -> None:
@@ -158,18 +158,18 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_killed_in_the_middle_of_writes_it_has_all_that_was_told_and_no_half(path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", _WRITER, str(path)], stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdout is not None
-        told = -1
+        last_number = -1
         for line in writer.stdout:
-            told = int(line)
-            if told >= 20:
+            last_number = int(line)
+            if last_number >= 20:
                 writer.send_signal(signal.SIGKILL)
                 break
-        told = max([told, *(int(line) for line in writer.stdout.read().splitlines())])
+        last_number = max([last_number, *(int(line) for line in writer.stdout.read().splitlines())])
 
     with opened(path) as store:
         kept = {key.name: int(body) for key, body in store.policies()}
     assert kept["one"] == kept["two"], "a transaction is whole"
-    assert told <= kept["one"] <= told + 1
+    assert last_number <= kept["one"] <= last_number + 1
 
 
 def test_who_reads_does_not_wait_for_who_writes(path: Path) -> None:

@@ -66,5 +66,5 @@ def test_audit_has_room_in_eighty_columns(
 
 def test_of_many_changes_the_rest_is_counted() -> None:
     change = {"key": "limits.proxy.publish", "wanted": "messages 5", "held": "", "origin": ""}
-    told = list(applied({"applied": True, "changes": [change], "more_changes": 7, "hidden": []}))
-    assert told == ["changed: limits.proxy.publish: - -> messages 5", "and 7 more"]
+    lines = list(applied({"applied": True, "changes": [change], "more_changes": 7, "hidden": []}))
+    assert lines == ["changed: limits.proxy.publish: - -> messages 5", "and 7 more"]

@@ -63,17 +63,17 @@ _UNITS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries({}, optional={
 def _section(draw: st.DrawFn, place: PolicyTarget) -> dict[str, Any] | None:
     if place[0] == "subscribe":
         return {"messages": draw(_MESSAGES)}
-    said = draw(_UNITS)
+    section = draw(_UNITS)
     for key in ("messages", "bytes"):
-        if draw(st.booleans()) and key in said:
-            said[f"burst_{key}"] = draw(st.sampled_from([1, 9, 1_000_000]))
+        if draw(st.booleans()) and key in section:
+            section[f"burst_{key}"] = draw(st.sampled_from([1, 9, 1_000_000]))
             if draw(st.booleans()):
-                said[f"peak_{key}"] = draw(st.sampled_from([60, 900, 10**9]))
-    if draw(st.booleans()) and said:
-        said["mode"] = draw(st.sampled_from(["observe", "enforce", "reject"]))
-    if draw(st.booleans()) and said and place[0] == "dispatch":
-        said["relativeToPublishRate"] = True
-    return said or None
+                section[f"peak_{key}"] = draw(st.sampled_from([60, 900, 10**9]))
+    if draw(st.booleans()) and section:
+        section["mode"] = draw(st.sampled_from(["observe", "enforce", "reject"]))
+    if draw(st.booleans()) and section and place[0] == "dispatch":
+        section["relativeToPublishRate"] = True
+    return section or None
 
 
 @st.composite
@@ -106,36 +106,36 @@ def _of_tenant(draw: st.DrawFn) -> tuple[PolicyKey, str | None]:
     return key, kept_as_own(section)
 
 
-def no_more(one: Rate | None, than: Rate | None) -> bool:
+def no_more(rate: Rate | None, than: Rate | None) -> bool:
     """Whether no time is so short or long that more passes."""
     if than is None:
         return True
-    if one is None:
+    if rate is None:
         return False
-    return one.burst <= than.burst and one.tokens * than.period_ns <= than.tokens * one.period_ns
+    return rate.burst <= than.burst and rate.tokens * than.period_ns <= than.tokens * rate.period_ns
 
 
-def lets_no_more(one: Limit, than: Limit) -> bool:
+def lets_no_more(limit: Limit, than: Limit) -> bool:
     if than.mode == "observe":
         return True
     figures = ("messages", "size", "peak_messages", "peak_size")
-    is_within = all(no_more(getattr(one, figure), getattr(than, figure)) for figure in figures)
-    return is_within and one.mode == than.mode and (one.published is None or than.published is not None)
+    is_within = all(no_more(getattr(limit, figure), getattr(than, figure)) for figure in figures)
+    return is_within and limit.mode == than.mode and (limit.published is None or than.published is not None)
 
 
 def in_force(service: PolicyService) -> dict[tuple[Any, ...], Limit]:
     policies = service.layers.policies
-    found: dict[tuple[Any, ...], Limit] = {}
+    limits: dict[tuple[Any, ...], Limit] = {}
     for direction in DIRECTIONS:
         for topic in TOPICS:
             for number, client in enumerate(CLIENTS):
-                for one in policies.in_force(direction, parse_topic(topic), client):
-                    assert isinstance(one, InForce)
-                    found[topic, number, one.scope] = one.limit
+                for entry in policies.in_force(direction, parse_topic(topic), client):
+                    assert isinstance(entry, InForce)
+                    limits[topic, number, entry.scope] = entry.limit
     for topic in TOPICS:
         if subscribes := policies.subscribe_rate(parse_topic(topic)):
-            found[topic, "subscribe"] = Limit(subscribes[0])
-    return found
+            limits[topic, "subscribe"] = Limit(subscribes[0])
+    return limits
 
 
 def attempt(service: PolicyService, key: PolicyKey, kept: str | None) -> bool:
@@ -181,8 +181,8 @@ def test_holders_are_the_lines_that_hold(
         for direction, topic, client in product(DIRECTIONS, map(parse_topic, TOPICS), CLIENTS):
             for explained in explain(service, direction, topic, client).levels:
                 level = LEVEL_OF_WORD[explained.level]
-                found = holders_at(service, direction, level, topic, client)
-                assert [(*target[1:], value.origin, value.plan) for target, value in found] == [
+                holders = holders_at(service, direction, level, topic, client)
+                assert [(*target[1:], value.origin, value.plan) for target, value in holders] == [
                     (line.setting, line.name, line.origin, line.plan)
                     for line in explained.lines
                     if line.state == "holds"
@@ -431,8 +431,8 @@ def test_a_tenant_does_not_push_others_out_of_the_audit_log() -> None:
         asyncio.run(service.change({rate_key("publish", Setting.PROXY, ""): kept_as_own({"messages": 1})}, ANN))
         for number in range(50):
             assert attempt(service, own(Setting.TENANT, "acme"), kept_as_own({"messages": number + 1}))
-        told = [each.who for each in store.audited(100)]
-        assert told == ["acme-ops"] * 3 + ["ann"]
+        authors = [each.who for each in store.audited(100)]
+        assert authors == ["acme-ops"] * 3 + ["ann"]
 
 
 def test_a_body_of_any_size_is_not_kept() -> None:

@@ -95,52 +95,52 @@ class Members(RuleBasedStateMachine):
 
     who = st.integers(0, _MEMBERS - 1)
 
-    @rule(who=who, most=st.integers(1, 5))
-    def hear(self, who: int, most: int) -> None:
-        self.members[who].hear(self.topic, most)
+    @rule(number=who, most=st.integers(1, 5))
+    def hear(self, number: int, most: int) -> None:
+        self.members[number].hear(self.topic, most)
 
-    @rule(who=who)
-    def put_in_force(self, who: int) -> None:
-        self.members[who].put_in_force()
+    @rule(number=who)
+    def put_in_force(self, number: int) -> None:
+        self.members[number].put_in_force()
 
-    @rule(who=who, key=st.sampled_from(KEYS), body=_BODIES)
-    def change(self, who: int, key: PolicyKey, body: str | None) -> None:
-        member, self.clock = self.members[who], self.clock + 1
+    @rule(number=who, key=st.sampled_from(KEYS), body=_BODIES)
+    def change(self, number: int, key: PolicyKey, body: str | None) -> None:
+        member, self.clock = self.members[number], self.clock + 1
         change = StoredChange(key, member.in_force.get(key), body)
         if not member.is_in_step or change.before == body:
             return
-        proposed = member.log.propose(change, ANN, f"m{who}", self.clock)
+        proposed = member.log.propose(change, ANN, f"m{number}", self.clock)
         assert (not proposed) == (member.log.body_of(key) != change.before)
         member.on_the_way += [Sent(*each, change, member.place) for each in proposed]
 
-    @rule(who=who, key=st.sampled_from(KEYS))
-    def clear(self, who: int, key: PolicyKey) -> None:
-        member = self.members[who]
+    @rule(number=who, key=st.sampled_from(KEYS))
+    def clear(self, number: int, key: PolicyKey) -> None:
+        member = self.members[number]
         if member.is_in_step:
             member.on_the_way += [Sent(slot, b"") for slot in member.log.superseded(key)]
 
-    @rule(who=who)
-    def clear_what_was_deleted(self, who: int) -> None:
+    @rule(number=who)
+    def clear_what_was_deleted(self, number: int) -> None:
         """An hour later: what connections carried then has come, or is lost."""
-        member = self.members[who]
+        member = self.members[number]
         if member.is_in_step and not self.late and not any(each.on_the_way for each in self.members):
             member.on_the_way += [Sent(slot, b"") for slot in member.log.garbage(self.clock, self.clock, 1000)]
             while member.on_the_way:
-                self.arrive(who)
+                self.arrive(number)
 
-    @rule(who=who)
-    def arrive(self, who: int) -> None:
-        member = self.members[who]
+    @rule(number=who)
+    def arrive(self, number: int) -> None:
+        member = self.members[number]
         if member.on_the_way:
             self._append(member.on_the_way.pop(0))
 
-    @rule(who=who, is_lost=st.booleans(), end=st.integers(0, 1000))
-    def connect_anew(self, *, who: int, is_lost: bool, end: int) -> None:
+    @rule(number=who, is_lost=st.booleans(), end=st.integers(0, 1000))
+    def connect_anew(self, *, number: int, is_lost: bool, end: int) -> None:
         """What was on the way is lost, or comes late; the topic is read from its start, compacted so far."""
-        member = self.members[who]
+        member = self.members[number]
         self.late += [] if is_lost else member.on_the_way
         place = min(end, len(self.topic.messages))
-        self.members[who] = Member(
+        self.members[number] = Member(
             history=self.topic.compacted(place),
             place=place,
             in_step_at=len(self.topic.messages),
@@ -154,16 +154,16 @@ class Members(RuleBasedStateMachine):
 
     def _append(self, sent: Sent) -> None:
         oracle, slot, change = self.topic.oracle, sent.slot, sent.change
-        said = None if change is None else oracle.body_of(change.key)
+        body = None if change is None else oracle.body_of(change.key)
         before = {key: oracle.body_of(key) for key in KEYS}
         self.topic.messages.append((slot, sent.message))
         oracle.take(slot, sent.message)
         if change is None:
             assert before == {key: oracle.body_of(key) for key in KEYS}  # clearing changes nothing
         elif oracle.is_held(slot):
-            assert said == change.before  # of two that replace the same, the second one never holds
+            assert body == change.before  # of two that replace the same, the second one never holds
         else:
-            assert oracle.body_of(change.key) == said
+            assert oracle.body_of(change.key) == body
             assert sent.heard <= self.changed_at[change.key]  # another one was first
         if change is not None:
             self.changed_at[change.key] = len(self.topic.messages) - 1
@@ -188,8 +188,8 @@ TestMembers = Members.TestCase
 
 
 def message(**more: Any) -> bytes:
-    said = {"v": 1, "version": 1, "body": "x", "who": "ann", "address": "", "member": "a", "at_ns": 5}
-    return msgspec.json.encode(said | more)
+    fields = {"v": 1, "version": 1, "body": "x", "who": "ann", "address": "", "member": "a", "at_ns": 5}
+    return msgspec.json.encode(fields | more)
 
 
 SLOT = slot_of(KEY, "0123456789abcdef")
@@ -199,11 +199,11 @@ def test_a_change_is_what_its_message_says() -> None:
     log = PolicyLog(Counter())
     change = StoredChange(KEY, None, "x")
     [proposed] = log.propose(change, ANN, "a", 5)
-    found = log.take(*proposed)
+    taken = log.take(*proposed)
     held = log.holds(KEY)
-    assert found is not None
+    assert taken is not None
     assert held is not None
-    assert (found[0], held.version, held.body, held.by, held.member, held.at_ns) == (KEY, 1, "x", ANN, "a", 5)
+    assert (taken[0], held.version, held.body, held.by, held.member, held.at_ns) == (KEY, 1, "x", ANN, "a", 5)
     assert log.propose(change, ANN, "b", 6) == []
 
 
@@ -256,8 +256,8 @@ _BYTES = st.one_of(st.binary(max_size=100), st.builds(message, body=st.text(max_
 def test_whatever_is_written_is_a_change_or_counted(sent: list[tuple[str, bytes]]) -> None:
     dropped = Counter[str]()
     log = PolicyLog(dropped)
-    for slot, one in sent:
-        log.take(slot, one)
+    for slot, payload in sent:
+        log.take(slot, payload)
     assert sum(dropped.values()) <= len(sent)
     assert dropped.keys() <= {"version", "malformed", "key", "value"}
     assert log.changes <= len(sent)
