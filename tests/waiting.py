@@ -14,12 +14,12 @@ PATIENCE_S = 60.0
 def wait_for(
     is_so: Callable[[], object],
     longest_s: float = PATIENCE_S,
-    told: Callable[[], object] = lambda: "",
+    evidence: Callable[[], object] = lambda: "",
     pause_s: float | None = None,
 ) -> None:
-    """Look as `wait_until` does; fail with what is told if it is not so within `longest_s`."""
+    """Look as `wait_until` does; fail with the evidence if it is not so within `longest_s`."""
     if not wait_until(is_so, longest_s, pause_s):
-        pytest.fail(f"not within {longest_s:g} s: {told()}")
+        pytest.fail(f"not within {longest_s:g} s: {evidence()}")
 
 
 async def until(is_so: Callable[[], object], longest_s: float = PATIENCE_S) -> None:

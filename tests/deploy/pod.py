@@ -188,7 +188,7 @@ class Pod:
 
     def wait(self, longest_s: float) -> int | None:
         """Wait for its end; returns its exit code."""
-        wait_for(lambda: self.exit_code is not None, longest_s, told=self.says, pause_s=0.2)
+        wait_for(lambda: self.exit_code is not None, longest_s, evidence=self.says, pause_s=0.2)
         return self.exit_code
 
     @property

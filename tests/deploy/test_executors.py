@@ -27,7 +27,7 @@ def test_executors_start_and_do_the_job(tmp_path: Path) -> None:
     log, out = tmp_path / "log", tmp_path / "out"
     serve = ("serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--broker", "pulsar://127.0.0.1:1")
     proxy = TetheredProcess([*SLUICE, *serve, "--access-log", str(log)], tmp_path / "proxy")
-    wait_for(lambda: '"serving"' in (tmp_path / "proxy").read_text(), told=proxy.last_lines)
+    wait_for(lambda: '"serving"' in (tmp_path / "proxy").read_text(), evidence=proxy.last_lines)
     assert proxy.stop() == 0
 
     objects = objects_of("executors")
@@ -49,7 +49,7 @@ def test_executors_start_and_do_the_job(tmp_path: Path) -> None:
             words = [word.replace(place, local) for word in words]
         driver = TetheredProcess(words, tmp_path / "driver", {"PATH": _PATH, "PYTHONPATH": str(ROOT)})
         try:
-            wait_for((out / "summary.json").exists, _START_S, told=driver.last_lines, pause_s=0.5)
+            wait_for((out / "summary.json").exists, _START_S, evidence=driver.last_lines, pause_s=0.5)
         finally:
             driver.stop(60)
         executors = api.pods[1:]

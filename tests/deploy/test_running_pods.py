@@ -41,7 +41,7 @@ def running(
     try:
         with Pod(spec, objects, files or {}, folder / "pod", hosts) as pod:
             for kind in ("startup", "liveness", "readiness"):
-                wait_for(partial(pod.passes, kind), told=pod.says)
+                wait_for(partial(pod.passes, kind), evidence=pod.says)
             yield pod
     finally:
         broker.kill()
@@ -53,13 +53,13 @@ def test_proxy_of_three_values_serves_and_reloads_its_limits(tmp_path: Path, hos
         config["limits"]["tenants"]["acme"]["publish"]["messages"] = 7
         pod.write(pod.volume("config"), {"sluice.yaml": yaml.safe_dump(config)})
         taken = 'sluice_config_reloads_total{outcome="taken"} 1.0'
-        wait_for(lambda: taken in pod.get("metrics", "/metrics")[1], told=pod.says)
+        wait_for(lambda: taken in pod.get("metrics", "/metrics")[1], evidence=pod.says)
         assert pod.stop() == 0
 
 
 def test_member_of_a_fleet_serves(tmp_path: Path, hosts: Hosts) -> None:
     with running("fleet", tmp_path, hosts) as pod:
-        wait_for(lambda: "sluice_fleet_members 1.0" in pod.get("metrics", "/metrics")[1], told=pod.says)
+        wait_for(lambda: "sluice_fleet_members 1.0" in pod.get("metrics", "/metrics")[1], evidence=pod.says)
 
 
 def test_secrets_are_read_by_a_user_without_an_entry(tmp_path: Path, hosts: Hosts) -> None:
@@ -138,7 +138,7 @@ def test_images_run_what_the_chart_renders(tmp_path: Path, hosts: Hosts, images:
     try:
         with Pod(proxy, objects, {}, tmp_path / "proxy", hosts, image=images["sluice"]) as pod:
             for kind in ("startup", "readiness"):
-                wait_for(partial(pod.passes, kind), told=pod.says)
+                wait_for(partial(pod.passes, kind), evidence=pod.says)
             assert pod.stop() == 0, pod.says()
             log = pod.volume("access-log")
         assert [*log.glob("sluice-*.jsonl*")] or [*log.glob("pod-*.jsonl*")]

@@ -75,7 +75,7 @@ class Reader:
         if name == "sluice serve":
             wait_for(lambda: self.admin.is_ready("/readyz"))
         elif name == "sluice top":
-            wait_for(lambda: "topic public/default/orders" in self.log() or "50/s" in self.log(), told=self.log)
+            wait_for(lambda: "topic public/default/orders" in self.log() or "50/s" in self.log(), evidence=self.log)
             self.running.pop(name).stop()
 
     def log(self):
@@ -84,7 +84,7 @@ class Reader:
     def stop(self):
         """End Sluice, as the page says, when the producer has ended."""
         producer = self.running["python tutorial/publish.py"]
-        wait_for(lambda: producer.exit_code is not None, told=producer.last_lines)
+        wait_for(lambda: producer.exit_code is not None, evidence=producer.last_lines)
         assert producer.exit_code == 0
         assert self.running.pop("sluice serve").stop() == 0
 

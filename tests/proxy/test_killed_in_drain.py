@@ -35,7 +35,7 @@ def stopped(process: Any) -> Iterator[None]:
 
 def drain_until(proxy: InPlace, phase: Phase) -> None:
     proxy.admin.call("POST", "/sluice/drain")
-    wait_for(lambda: proxy.admin.call("GET", "/sluice/drain")["phase"] == phase, told=proxy.lines)
+    wait_for(lambda: proxy.admin.call("GET", "/sluice/drain")["phase"] == phase, evidence=proxy.lines)
 
 
 def kill(proxy: InPlace) -> None:

@@ -127,15 +127,15 @@ def killed_in_each_step(proxy: InPlace, end: ReceivingEnd, *, is_old: bool) -> N
         new = proxy.start("--takeover")
         between.pass_on(step)
         if step is Step.SERVES:
-            wait_for(lambda old=survivor: '"draining"' in old.log_path.read_text(), told=proxy.lines)  # type: ignore[misc]
+            wait_for(lambda old=survivor: '"draining"' in old.log_path.read_text(), evidence=proxy.lines)  # type: ignore[misc]
         door = proxy.door.path.stat().st_ino
         victim, survivor = (survivor, new) if is_old else (new, survivor)
         victim.kill()
         between.close()
-        wait_for(lambda: proxy.admin.is_ready("/readyz"), told=proxy.lines)
+        wait_for(lambda: proxy.admin.is_ready("/readyz"), evidence=proxy.lines)
         end.wait_for_more(LIMIT, proxy.lines)
         # The running process has its door back when it has all else; the new one has had its own from the start.
-        wait_for(lambda of_new=door: is_old or proxy.door.path.stat().st_ino != of_new, told=proxy.lines)  # type: ignore[misc]
+        wait_for(lambda of_new=door: is_old or proxy.door.path.stat().st_ino != of_new, evidence=proxy.lines)  # type: ignore[misc]
 
 
 @pytest.mark.slow
@@ -156,9 +156,9 @@ def test_process_frozen_while_it_drains_is_killed(tmp_path: Path, broker: str) -
     with in_place(tmp_path, broker, limits=LIMITS) as proxy:
         with loaded(proxy, broker) as end:
             before, after = proxy.processes[0], proxy.start("--takeover")
-            wait_for(lambda: '"draining"' in before.log_path.read_text(), told=proxy.lines)
+            wait_for(lambda: '"draining"' in before.log_path.read_text(), evidence=proxy.lines)
             os.kill(before.pid, signal.SIGSTOP)
-            wait_for(lambda: "takeover is over" in after.log_path.read_text(), told=proxy.lines)
+            wait_for(lambda: "takeover is over" in after.log_path.read_text(), evidence=proxy.lines)
             wait_for(lambda: before.exit_code == -signal.SIGKILL)
             end.wait_for_more(LIMIT, proxy.lines)
             proxy.take_over()

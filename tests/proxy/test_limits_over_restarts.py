@@ -95,7 +95,7 @@ def test_signal_in_a_start_keeps_the_balances(tmp_path: Path) -> None:
         while file.read_bytes() == left:  # the shortest time from then is what is tried
             pass
         os.kill(starts.pid, signal.SIGTERM)
-        wait_for(lambda: starts.exit_code is not None, told=proxy.lines)
+        wait_for(lambda: starts.exit_code is not None, evidence=proxy.lines)
         assert starts.exit_code == 0
         assert b'"left":' in file.read_bytes()
 
@@ -156,11 +156,11 @@ def _roll(members: list[InPlace]) -> None:
     for member in members:
         before = member.processes[-1]
         os.kill(before.pid, signal.SIGTERM)
-        wait_for(lambda process=before: process.exit_code == 0, told=member.lines)  # type: ignore[misc]
+        wait_for(lambda process=before: process.exit_code == 0, evidence=member.lines)  # type: ignore[misc]
         member.start()
-        wait_for(partial(member.admin.is_ready, "/readyz"), told=member.lines)
+        wait_for(partial(member.admin.is_ready, "/readyz"), evidence=member.lines)
         for each in members:
-            wait_for(partial(_knows, each, len(members)), told=member.lines)
+            wait_for(partial(_knows, each, len(members)), evidence=member.lines)
 
 
 @pytest.mark.slow
@@ -176,7 +176,7 @@ def test_limit_holds_in_each_interval_of_a_roll(tmp_path: Path) -> None:
             fleet = {"proxy_id": name, "fleet": {"name": "rolled"}}
             members.append(opened.enter_context(in_place(tmp_path / name, address, limits=LIMITS, **fleet)))
         for each in members:
-            wait_for(partial(_knows, each, 2), told=each.lines)
+            wait_for(partial(_knows, each, 2), evidence=each.lines)
         end = opened.enter_context(
             ReceivingEnd(f"pulsar://{address}", LIMITED, lambda: chain.from_iterable(each.pids() for each in members))
         )

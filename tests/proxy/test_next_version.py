@@ -32,30 +32,30 @@ def test_next_version_follows_and_goes_back(tmp_path: Path) -> None:
         set_limit(proxy, 8000)
 
         failing = proxy.start("--takeover", "--listen", proxy.address, "--listen", "192.0.2.1:6650", sluice=NEXT)
-        wait_for(lambda: failing.exit_code == 1, told=proxy.lines)
+        wait_for(lambda: failing.exit_code == 1, evidence=proxy.lines)
         assert copy.exists(), "it has changed the store before it failed"
-        wait_for(lambda: takes(proxy, 8000), told=proxy.lines)
+        wait_for(lambda: takes(proxy, 8000), evidence=proxy.lines)
 
         proxy.take_over(NEXT)
         assert limit_of(proxy) == 8000
         set_limit(proxy, 7000)
 
         before = proxy.start("--takeover", sluice=THIS)
-        wait_for(lambda: before.exit_code == 1, told=proxy.lines)
+        wait_for(lambda: before.exit_code == 1, evidence=proxy.lines)
         refused = before.log_path.read_text()
         command = f"restore {copy} {store} --replace"
         assert "it is of version 3, and this Sluice reads version 2; start that Sluice; or, without the" in refused
         assert f"`sluice {command}`" in refused
-        wait_for(lambda: takes(proxy, 6000), told=proxy.lines)
+        wait_for(lambda: takes(proxy, 6000), evidence=proxy.lines)
         assert limit_of(proxy) == 6000
 
         later = next(each for each in proxy.processes if each.exit_code is None)
         assert later.stop() == 0
         subprocess.run([*THIS, *command.split()], check=True, capture_output=True)
         back = proxy.start()
-        wait_for(lambda: proxy.admin.is_ready("/readyz"), told=proxy.lines)
+        wait_for(lambda: proxy.admin.is_ready("/readyz"), evidence=proxy.lines)
         assert limit_of(proxy) == 8000, "as it was before the upgrade"
-        wait_for(lambda: "limits begin with empty buckets" in back.log_path.read_text(), told=proxy.lines)
+        wait_for(lambda: "limits begin with empty buckets" in back.log_path.read_text(), evidence=proxy.lines)
         events = [json.loads(line) for line in back.log_path.read_text().splitlines() if line.startswith("{")]
         (empty,) = [each for each in events if each["event"].startswith("limits begin with empty buckets")]
         assert empty["reason"] == "it is of version 2, and this Sluice reads version 1"

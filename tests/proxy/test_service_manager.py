@@ -68,10 +68,10 @@ def test_process_that_is_taken_over_names_the_next_one(manager: socket.socket, t
         reports = [heard_from(manager), heard_from(manager)]
         (after,) = {process for process, _ in reports} - {before}
         assert set(reports) == {(after, "READY=1"), (before, f"MAINPID={after}")}, proxy.last_lines()
-        wait_for(lambda: "takeover is over" in proxy.log_path.read_text(), told=proxy.last_lines)
+        wait_for(lambda: "takeover is over" in proxy.log_path.read_text(), evidence=proxy.last_lines)
         os.kill(after, signal.SIGTERM)
         assert heard_from(manager) == (after, "STOPPING=1")
-        wait_for(lambda: proxy.log_path.read_text().count('"ended"') == 2, told=proxy.last_lines)
+        wait_for(lambda: proxy.log_path.read_text().count('"ended"') == 2, evidence=proxy.last_lines)
 
 
 async def test_no_signs_of_life_are_sent_unless_asked(manager: socket.socket) -> None:

@@ -72,7 +72,7 @@ class Processes:
         return [line for line in lines if line.get("event") == event]
 
     def wait_for(self, event: str, times: int = 1) -> None:
-        wait_for(lambda: len(self.lines(event)) >= times or self.parent.exit_code is not None, told=self._log)
+        wait_for(lambda: len(self.lines(event)) >= times or self.parent.exit_code is not None, evidence=self._log)
         assert len(self.lines(event)) >= times, self._log()
 
     def pid(self, index: int) -> int:
@@ -191,7 +191,7 @@ def test_a_port_that_is_taken_is_refused(both: Processes, tmp_path: Path) -> Non
     (other_admin,) = free_ports(0)
     command = [*(sys.executable, "-m", "sluice", "serve", "--processes", "2"), "--listen", both.sluice.service_url[9:]]
     other = TetheredProcess([*command, "--admin", f"127.0.0.1:{other_admin}"], tmp_path / "other.log")
-    wait_for(lambda: other.exit_code is not None, told=other.last_lines)
+    wait_for(lambda: other.exit_code is not None, evidence=other.last_lines)
     assert other.exit_code == 1
     assert "cannot listen on" in other.last_lines()
 
@@ -212,7 +212,7 @@ def test_processes_end_with_a_parent_that_is_killed(start: Start) -> None:
     pids = [processes.pid(0), processes.pid(1)]
     (parent,) = {parent_of(pid) for pid in pids}
     os.kill(parent, signal.SIGKILL)
-    wait_for(lambda: not any(map(is_alive, pids)), told=lambda: list(map(is_alive, pids)))
+    wait_for(lambda: not any(map(is_alive, pids)), evidence=lambda: list(map(is_alive, pids)))
 
 
 def test_signal_to_each_of_the_group_drains_all_processes(start: Start) -> None:
@@ -230,7 +230,7 @@ def test_signal_to_each_of_the_group_drains_all_processes(start: Start) -> None:
         for client in clients:
             assert client.recv(1000) == b""
             client.close()
-        wait_for(lambda: processes.parent.exit_code is not None, told=processes.parent.last_lines)
+        wait_for(lambda: processes.parent.exit_code is not None, evidence=processes.parent.last_lines)
     assert processes.parent.exit_code == 0
     drained = processes.lines("drained")
     assert {line["process"]: line["outcome"] for line in drained} == {0: "moved", 1: "moved"}
@@ -249,7 +249,7 @@ def test_second_signal_to_the_parent_ends_processes_at_once(start: Start) -> Non
         os.kill(processes.parent.pid, signal.SIGTERM)
         processes.wait_for("draining", times=2)
         os.kill(processes.parent.pid, signal.SIGTERM)
-        wait_for(lambda: processes.parent.exit_code is not None, told=processes.parent.last_lines)
+        wait_for(lambda: processes.parent.exit_code is not None, evidence=processes.parent.last_lines)
     assert processes.parent.exit_code == 0
     assert [line["outcome"] for line in processes.lines("drained")] == ["ended", "ended"]
 
@@ -257,9 +257,9 @@ def test_second_signal_to_the_parent_ends_processes_at_once(start: Start) -> Non
 def test_signal_while_processes_start_leaves_no_traceback(start: Start) -> None:
     parent = start().parent
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
-    wait_for(lambda: len(children.read_text().split()) == 2, told=parent.last_lines)
+    wait_for(lambda: len(children.read_text().split()) == 2, evidence=parent.last_lines)
     os.kill(parent.pid, signal.SIGINT)
-    wait_for(lambda: parent.exit_code is not None, told=parent.last_lines)
+    wait_for(lambda: parent.exit_code is not None, evidence=parent.last_lines)
     assert "Traceback" not in parent.log_path.read_text()
 
 
@@ -333,7 +333,7 @@ async def test_a_start_is_cancelled_where_the_parent_ends() -> None:
 
 def test_a_mistake_is_reported_once_and_ends_all(start: Start) -> None:
     processes = start(policies={"store": "/nowhere/p.db"})
-    wait_for(lambda: processes.parent.exit_code is not None, told=processes.parent.last_lines)
+    wait_for(lambda: processes.parent.exit_code is not None, evidence=processes.parent.last_lines)
     assert processes.parent.exit_code == 1
     log = processes.parent.log_path.read_text()
     assert log.count("/nowhere/p.db") == 1
@@ -518,7 +518,7 @@ def test_one_limit_holds_over_processes_and_one_that_is_killed(start: Start) -> 
             greedy += 1
         wait_for(lambda: min(share(several, index) for index in range(3)) > 0)
         wait_for(lambda: sum(share(several, index) for index in range(3)) > 0.99)
-        wait_for(partial(_is_shared_evenly, watch, greedy), told=lambda: watch.by_producer)
+        wait_for(partial(_is_shared_evenly, watch, greedy), evidence=lambda: watch.by_producer)
         os.kill(several.pid(2), signal.SIGKILL)
         wait_for(lambda: share(several, 0) + share(several, 1) > 0.99)
         several.wait_for("process serves", 4)

@@ -192,7 +192,7 @@ class Manager:
         return (self.folder / "log").read_text()
 
     def wait_for(self, event: str, times: int) -> None:
-        wait_for(lambda: self.lines(event)[times - 1 :] != [], told=self.log)
+        wait_for(lambda: self.lines(event)[times - 1 :] != [], evidence=self.log)
 
     def lines(self, event: str) -> list[dict[str, object]]:
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]

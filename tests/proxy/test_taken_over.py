@@ -83,7 +83,7 @@ class InPlace:
         """Replace the process, and wait until the one before has ended."""
         before = next(process for process in self.processes if process.exit_code is None)
         after = self.start("--takeover", sluice=sluice)
-        wait_for(lambda: before.exit_code is not None, told=self.lines)
+        wait_for(lambda: before.exit_code is not None, evidence=self.lines)
         assert before.exit_code == 0, self.lines()
         wait_for(lambda: "takeover is over" in after.log_path.read_text())
 
@@ -225,9 +225,9 @@ def test_limit_holds_in_each_interval_of_takeovers(tmp_path: Path, broker: str) 
         assert len(end.arrivals) - passed >= LIMIT * (time.monotonic() - begun) * 0.8
         end.rest(FILLED_S)
         after = proxy.start("--takeover")
-        wait_for(lambda: '"serving"' in after.log_path.read_text(), told=proxy.lines)
+        wait_for(lambda: '"serving"' in after.log_path.read_text(), evidence=proxy.lines)
         with publishing(*senders, pending=LIMIT):
-            wait_for(lambda: "takeover is over" in after.log_path.read_text(), told=proxy.lines)
+            wait_for(lambda: "takeover is over" in after.log_path.read_text(), evidence=proxy.lines)
             end.wait_for_more(BURST)
         for sender in senders:
             sender.producer.flush()
@@ -261,7 +261,7 @@ def test_new_process_that_cannot_start_changes_nothing(tmp_path: Path, broker: s
     ):
         taken_at = "{}:{}".format(*taken.getsockname())
         failing = proxy.start("--takeover", "--listen", proxy.address, "--listen", taken_at)
-        wait_for(lambda: failing.exit_code == 1, told=proxy.lines)
+        wait_for(lambda: failing.exit_code == 1, evidence=proxy.lines)
         wait_for(lambda: _may_be_changed(proxy))
         load.goes_on()
         load.end()
@@ -333,9 +333,9 @@ def test_killed_new_process_gives_its_clients_back(tmp_path: Path, broker: str) 
     with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
         wait_for(lambda: len(load.received) > RATE)
         before, after = proxy.processes[0], proxy.start("--takeover")
-        wait_for(lambda: '"draining"' in before.log_path.read_text(), told=proxy.lines)
+        wait_for(lambda: '"draining"' in before.log_path.read_text(), evidence=proxy.lines)
         after.kill()
-        wait_for(lambda: "this one serves again" in before.log_path.read_text(), told=proxy.lines)
+        wait_for(lambda: "this one serves again" in before.log_path.read_text(), evidence=proxy.lines)
         wait_for(lambda: _may_be_changed(proxy))
         load.goes_on(RATE)
         proxy.take_over()
@@ -350,10 +350,10 @@ def test_signal_is_kept_when_the_new_process_is_killed(tmp_path: Path, broker: s
     with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
         wait_for(lambda: len(load.received) > RATE)
         before, after = proxy.processes[0], proxy.start("--takeover")
-        wait_for(lambda: '"draining"' in before.log_path.read_text(), told=proxy.lines)
+        wait_for(lambda: '"draining"' in before.log_path.read_text(), evidence=proxy.lines)
         os.kill(before.pid, signal.SIGTERM)
         after.kill()
-        wait_for(lambda: before.exit_code is not None, told=proxy.lines)
+        wait_for(lambda: before.exit_code is not None, evidence=proxy.lines)
         assert before.exit_code == 0
 
 
@@ -363,9 +363,9 @@ def test_stopped_new_process_ends_both(tmp_path: Path, broker: str) -> None:
         with closing(new_client(proxy.address)) as client:
             client.create_producer(proxy.topic).send(b"1")
             before, after = proxy.processes[0], proxy.start("--takeover")
-            wait_for(lambda: '"serving"' in after.log_path.read_text(), told=proxy.lines)
+            wait_for(lambda: '"serving"' in after.log_path.read_text(), evidence=proxy.lines)
             os.kill(after.pid, signal.SIGTERM)
-        wait_for(lambda: None not in {before.exit_code, after.exit_code}, told=proxy.lines)
+        wait_for(lambda: None not in {before.exit_code, after.exit_code}, evidence=proxy.lines)
         assert (before.exit_code, after.exit_code) == (0, 0), proxy.lines()
         assert not proxy.door.path.exists()
         next_one = proxy.start("--takeover")
@@ -390,9 +390,9 @@ def test_process_stopped_before_it_serves_leaves_the_ports(tmp_path: Path, broke
         asking.sendall(b'{"v":1,"names":[],"kept":[]}')
         assert asking.recv(1) == READY
         os.kill(stopped.pid, signal.SIGTERM)
-        wait_for(lambda: "stopped before it served" in proxy.lines(), told=proxy.lines)
+        wait_for(lambda: "stopped before it served" in proxy.lines(), evidence=proxy.lines)
         asking.sendall(GO)
-        wait_for(lambda: stopped.exit_code == 1, told=proxy.lines)
+        wait_for(lambda: stopped.exit_code == 1, evidence=proxy.lines)
         with suppress(ConnectionResetError):
             assert asking.recv(10) == b""
 
@@ -454,7 +454,7 @@ def test_policy_of_the_new_process_holds_in_the_one_before(tmp_path: Path, broke
         assert asking.recv(1) == GO
         change = ["policy", "publish", "tenant", "public", None, kept_as_own({"messages": "7/s"}), None, "ann", ""]
         asking.sendall(json.dumps(change).encode() + b"\n")
-        wait_for(lambda: '"policy changed"' in proxy.lines(), told=proxy.lines)
+        wait_for(lambda: '"policy changed"' in proxy.lines(), evidence=proxy.lines)
         for each in descriptors:
             os.close(each)
         asking.close()
@@ -476,7 +476,7 @@ async def test_address_that_is_dropped_is_shut(tmp_path: Path, broker: str) -> N
         assert not proxy.admin.is_ready("/readyz")
         new.link.close()
         await asyncio.sleep(0)
-        await asyncio.to_thread(wait_for, lambda: proxy.admin.is_ready("/readyz"), told=proxy.lines)
+        await asyncio.to_thread(wait_for, lambda: proxy.admin.is_ready("/readyz"), evidence=proxy.lines)
         with closing(new_client(proxy.address)) as client:
             await asyncio.to_thread(client.create_producer, proxy.topic)
 
@@ -498,11 +498,11 @@ def test_new_process_tells_the_one_before_of_policies(tmp_path: Path, broker: st
 def test_signal_replaces_and_two_at_once_take_turns(tmp_path: Path, broker: str) -> None:
     with in_place(tmp_path, broker) as proxy, Load(proxy) as load:
         both = [proxy.start("--takeover") for _ in range(2)]
-        wait_for(lambda: proxy.lines().count("takeover is over") == 2, told=proxy.lines)
+        wait_for(lambda: proxy.lines().count("takeover is over") == 2, evidence=proxy.lines)
         wait_for(lambda: sorted(each.exit_code is None for each in both) == [False, True])
         running = next(each for each in both if each.exit_code is None)
         os.kill(running.pid, signal.SIGUSR2)
-        wait_for(lambda: proxy.lines().count("takeover is over") == 3, told=proxy.lines)
+        wait_for(lambda: proxy.lines().count("takeover is over") == 3, evidence=proxy.lines)
         load.end()
         assert load.troubles == []
 
@@ -514,7 +514,7 @@ def test_signal_applies_another_name_and_state_folder(tmp_path: Path, broker: st
         changed["drain"]["state"] = str(door.folder)
         file.write_text(yaml.safe_dump(changed))
         os.kill(proxy.processes[0].pid, signal.SIGUSR2)
-        wait_for(lambda: "takeover is over" in proxy.lines(), told=proxy.lines)
+        wait_for(lambda: "takeover is over" in proxy.lines(), evidence=proxy.lines)
         with closing(door.connect(PATIENCE_S) or socket.socket()) as asking:
             assert asking.getpeername()
         load.end()

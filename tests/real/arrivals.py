@@ -71,7 +71,7 @@ class Watcher:
 
     def wait_for(self, count: int) -> None:
         """Return when so many messages have arrived."""
-        wait_for(lambda: len(self.arrivals) >= count, told=lambda: f"{len(self.arrivals)} of {count} messages")
+        wait_for(lambda: len(self.arrivals) >= count, evidence=lambda: f"{len(self.arrivals)} of {count} messages")
 
     def _watch(self) -> None:
         while not self._ended.is_set():

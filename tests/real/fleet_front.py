@@ -91,7 +91,7 @@ class Front:
         """Have these members run; returns when all follow one of them, which knows of all."""
         for member in [self.launch(name) for name in names if name not in self.members]:
             member.wait_ready()
-        wait_for(lambda: self.is_settled(len(self.members)), told=self.told, pause_s=0.05)
+        wait_for(lambda: self.is_settled(len(self.members)), evidence=self.told, pause_s=0.05)
 
     def told(self) -> object:
         return {name: self.said(name) for name in self.members}
@@ -125,7 +125,7 @@ class Front:
             parts = shares()
             return len(parts) == len(names) and sum(parts) > 0.99 and max(parts) - min(parts) < 0.01
 
-        wait_for(are_equal, told=shares, pause_s=0.05)
+        wait_for(are_equal, evidence=shares, pause_s=0.05)
 
     def coordinator(self) -> str:
         """The name of the member that coordinates."""

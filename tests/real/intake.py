@@ -152,7 +152,7 @@ class Act:
 
     def note_confirmed(self, least: int) -> None:
         """Note how many messages the broker knows to be acknowledged, once they are so many."""
-        wait_for(lambda: self.count_confirmed() >= least, told=lambda: f"{self.count_confirmed()} acknowledged")
+        wait_for(lambda: self.count_confirmed() >= least, evidence=lambda: f"{self.count_confirmed()} acknowledged")
         confirmed = self.count_confirmed()
         self.confirmed.append((len(self.log), confirmed))
 

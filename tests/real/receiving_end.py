@@ -49,7 +49,7 @@ class ReceivingEnd:
     def wait_for_more(self, count: int, explanation: Callable[[], object] = lambda: "") -> None:
         """Return when so many more messages have arrived."""
         wanted = len(self.arrivals) + count
-        wait_for(lambda: len(self.arrivals) >= wanted, told=explanation)
+        wait_for(lambda: len(self.arrivals) >= wanted, evidence=explanation)
 
     def rest(self, seconds: float) -> None:
         """Return when no message has arrived for so long, so that the bucket of its limit is full."""

@@ -51,7 +51,7 @@ def wait_until_waited(sluice: SluiceProcess, limit: Key) -> Judged:
         owed = by_limit[limit].entitlement if limit in by_limit else None
         return owed is not None and owed.whole_waited_s >= WAITED_S
 
-    wait_for(has_waited, told=lambda: f"nothing waited on {limit}; limits: {[*by_limit]}", pause_s=0.2)
+    wait_for(has_waited, evidence=lambda: f"nothing waited on {limit}; limits: {[*by_limit]}", pause_s=0.2)
     return by_limit[limit]
 
 
@@ -64,7 +64,7 @@ def held_messages(sluice: SluiceProcess, topic: str, passed: int) -> int:
         lines[:] = [line for line in lines if line.topic == topic]
         return sum(line.passed_messages for line in lines) >= passed
 
-    wait_for(has_passed, told=lambda: lines, pause_s=0.2)
+    wait_for(has_passed, evidence=lambda: lines, pause_s=0.2)
     assert sum(line.passed_messages for line in lines) == passed
     return sum(sum(line.delay_hist) for line in lines)
 

@@ -160,7 +160,7 @@ def wait_for_all(watcher: Watcher, senders: list[Sender]) -> None:
 def wait_until_held(sluice: SluiceProcess, topic: str) -> None:
     wait_for(
         lambda: any(stream["held_messages"] for stream in sluice.streams(topic)),
-        told=lambda: f"Sluice holds nothing of {topic}",
+        evidence=lambda: f"Sluice holds nothing of {topic}",
     )
 
 

@@ -131,7 +131,7 @@ def check_unnoticed(language: str, url: str, output: Path, leave: Callable[[], S
     kinds = OF_LANGUAGES[language]
     with moved_clients(language, url, output, kinds) as program:
         last = leave()
-        wait_for(lambda: stream_count(last) >= sum(STREAMS[kind] for kind in kinds), told=program.printed)
+        wait_for(lambda: stream_count(last) >= sum(STREAMS[kind] for kind in kinds), evidence=program.printed)
         counts = program.end()
         troubles, late_chunks = program.troubles(), program.late_chunks()
     assert troubles == []

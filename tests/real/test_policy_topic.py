@@ -38,7 +38,9 @@ def _state(sluice: SluiceProcess) -> str:
 
 
 def _in_step(*members: SluiceProcess) -> None:
-    wait_for(lambda: all(_state(each) == "in_step" for each in members), told=lambda: "one does not follow the topic")
+    wait_for(
+        lambda: all(_state(each) == "in_step" for each in members), evidence=lambda: "one does not follow the topic"
+    )
 
 
 def _ask(sluice: SluiceProcess, method: str, path: str, body: object = None, **headers: str) -> tuple[int, str, bytes]:
@@ -103,7 +105,7 @@ def test_of_two_who_replace_the_same_one_wins(members: list[SluiceProcess]) -> N
         for each in threads:
             each.join()
         assert sorted(statuses) == [204, 412, 412, 412]
-        wait_for(lambda: _rate(members[0]) == _rate(members[1]), told=lambda: "they differ")
+        wait_for(lambda: _rate(members[0]) == _rate(members[1]), evidence=lambda: "they differ")
 
 
 def test_one_that_starts_anew_reads_the_compacted_topic(
@@ -119,11 +121,11 @@ def test_one_that_starts_anew_reads_the_compacted_topic(
     wanted = _ask(second, "GET", "/sluice/policies")[2]
     rest.call("PUT", f"/admin/v2/{topic_path(TOPIC)}/compaction")
     status = f"/admin/v2/{topic_path(TOPIC)}/compaction"
-    wait_for(lambda: rest.get_json(status)["status"] == "SUCCESS", told=lambda: "it is not compacted")
+    wait_for(lambda: rest.get_json(status)["status"] == "SUCCESS", evidence=lambda: "it is not compacted")
     third = start_sluice(tmp_path, real_broker.service_url, _config(tmp_path, "c"))
     try:
         _in_step(third)
-        wait_for(lambda: _ask(third, "GET", "/sluice/policies")[2] == wanted, told=lambda: "it has other policies")
+        wait_for(lambda: _ask(third, "GET", "/sluice/policies")[2] == wanted, evidence=lambda: "it has other policies")
         state = third.get("/sluice/fleet")["policies"]
         assert state["messages_received"] <= state["policies"] + 2  # who founded it, and its own mark
     finally:
@@ -138,7 +140,7 @@ def test_a_member_starts_from_its_store_while_brokers_are_away(
     config = _config(tmp_path, "d")
     once = start_sluice(tmp_path, real_broker.service_url, config)
     _in_step(once)
-    wait_for(lambda: _rate(once) == rate, told=lambda: "it has another rate")
+    wait_for(lambda: _rate(once) == rate, evidence=lambda: "it has another rate")
     once.stop()
     away = start_sluice(tmp_path, "pulsar://127.0.0.1:1", config, ready_at="/healthz")
     try:
@@ -152,7 +154,7 @@ def test_a_member_starts_from_its_store_while_brokers_are_away(
     assert _ask(members[0], "DELETE", RATE)[0] == 204
     again = start_sluice(tmp_path, real_broker.service_url, config)
     try:
-        wait_for(lambda: _rate(again) is None, told=lambda: "it does not catch up")
+        wait_for(lambda: _rate(again) is None, evidence=lambda: "it does not catch up")
     finally:
         again.stop()
 

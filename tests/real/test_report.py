@@ -77,7 +77,7 @@ def drop(sluice: SluiceProcess) -> int:
 def wait_until_held(sluice: SluiceProcess, messages: int) -> None:
     wait_for(
         lambda: sum(stream["held_messages"] for stream in sluice.streams(DROPPED)) == messages,
-        told=lambda: sluice.streams(DROPPED),
+        evidence=lambda: sluice.streams(DROPPED),
         pause_s=0.02,
     )
 

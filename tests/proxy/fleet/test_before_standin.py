@@ -42,7 +42,7 @@ class Members:
         self.wait_settled()
 
     def wait_settled(self) -> None:
-        wait_for(self._is_settled, told=self._said)
+        wait_for(self._is_settled, evidence=self._said)
 
     def said(self, name: str) -> dict[str, Any]:
         """Return what a member says of its fleet; it says nothing while it ends."""
@@ -128,7 +128,7 @@ def test_members_share_one_limit_and_take_over_what_one_leaves(members: Members)
         began = time.monotonic()
         for load in (first, other):
             load.offer(2000)
-        wait_for(lambda: is_equal(members, NAMES[:2]), told=lambda: [members.share(name) for name in NAMES])
+        wait_for(lambda: is_equal(members, NAMES[:2]), evidence=lambda: [members.share(name) for name in NAMES])
         passed = first.receipts + other.receipts
         assert 0 < passed <= BURST + RATE * (time.monotonic() - began) + len(NAMES)
         members.end(NAMES[0])  # its client waits for it to come back

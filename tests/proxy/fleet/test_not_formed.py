@@ -148,7 +148,7 @@ def test_a_changed_limit_changes_the_part_by_file_and_by_rest(member: Member) ->
     member.sluice.send("DELETE", PLACE)
     wait_for(lambda: member.per_s() == 20)
     member.reload(1000)
-    wait_for(lambda: member.per_s() == 50, told=member.stream)
+    wait_for(lambda: member.per_s() == 50, evidence=member.stream)
 
 
 def test_readiness_is_503_where_the_configuration_says_so(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Disk:
 
     def wait_for(self, is_so: Callable[[], bool]) -> None:
         """Until the thread has done it; fails if it does not."""
-        wait_for(is_so, told=lambda: f"closed {self.closed()}, told {self.told}, lost {self.losses.total}")
+        wait_for(is_so, evidence=lambda: f"closed {self.closed()}, told {self.told}, lost {self.losses.total}")
 
     def wait_for_content(self, number: int) -> None:
         """Until the file of that number has something in it."""

@@ -217,4 +217,4 @@ def test_a_run_of_this_very_process_is_left(tmp_path: Path) -> None:
 
 def wait_for_content(file: Path) -> None:
     """Until its writing thread has come to it."""
-    wait_for(lambda: file.exists() and file.stat().st_size, told=lambda: f"{file} has nothing in it")
+    wait_for(lambda: file.exists() and file.stat().st_size, evidence=lambda: f"{file} has nothing in it")

@@ -75,14 +75,14 @@ def test_a_running_proxy_logs_what_the_page_has(tmp_path: Path) -> None:
 
     with log.open("w") as stderr, subprocess.Popen(command, stderr=stderr) as process:
         try:
-            wait_for(lambda: bool(lines("serving")), told=log.read_text)
+            wait_for(lambda: bool(lines("serving")), evidence=log.read_text)
             admin = AdminClient(f"http://{lines('serving')[0]['admin']}")
             admin.call("POST", "/sluice/blocks", {"kind": "role", "name": "r"})
             admin.call("DELETE", "/sluice/blocks", query={"kind": "role", "name": "r"})
             config.write_text(f"{text}limits: {{each_topic: {{publish: {{messages: 5}}}}}}\n")
-            wait_for(lambda: bool(lines("configuration reloaded")), told=log.read_text)
+            wait_for(lambda: bool(lines("configuration reloaded")), evidence=log.read_text)
             config.write_text("limits: 5\n")
-            wait_for(lambda: bool(lines("configuration not reloaded")), told=log.read_text)
+            wait_for(lambda: bool(lines("configuration not reloaded")), evidence=log.read_text)
         finally:
             process.terminate()
             process.wait(PATIENCE_S)
