@@ -53,16 +53,16 @@ def system_java(on_pass_over: Callable[[str], None] = lambda _: None) -> Path | 
         on_pass_over: Called with the reason if the Java that JAVA_HOME names is passed over.
     """
     if home := os.environ.get("JAVA_HOME"):
-        found = version_and_home(str(Path(home, "bin", "java")))
-        if found and found[0] >= OLDEST_JAVA:
-            return found[1]
-        why = f"is Java {found[0]}, older than {OLDEST_JAVA}" if found else "has no bin/java that runs"
+        runtime = version_and_home(str(Path(home, "bin", "java")))
+        if runtime and runtime[0] >= OLDEST_JAVA:
+            return runtime[1]
+        why = f"is Java {runtime[0]}, older than {OLDEST_JAVA}" if runtime else "has no bin/java that runs"
         on_pass_over(
             f"JAVA_HOME {home} {why}, so it is passed over: unset it, or let it name a Java {OLDEST_JAVA} or newer"
         )
     java = shutil.which("java")
-    found = version_and_home(java) if java else None
-    return found[1] if found and found[0] >= OLDEST_JAVA else None
+    runtime = version_and_home(java) if java else None
+    return runtime[1] if runtime and runtime[0] >= OLDEST_JAVA else None
 
 
 def packaged_java(cache: Path | None = None) -> Path | None:

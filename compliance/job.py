@@ -318,15 +318,15 @@ def listed(files: list[Path], work: Path) -> bytes:
 def verify(access_log: Path | None, out: Path, *, as_json: bool = False, is_quiet: bool = False) -> int:
     """Check that the log's files are those that a report was made from; returns the exit code, as `report`."""
     try:
-        found = check(closed_files(access_log) if access_log else [], _sealed_list(access_log, out))
+        file_check = check(closed_files(access_log) if access_log else [], _sealed_list(access_log, out))
     except ReportError as error:
         return _fail(str(error), error.exit_code)
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}")
-    code = ExitCode.DONE if found.is_proved else ExitCode.FINDINGS
+    code = ExitCode.DONE if file_check.is_proved else ExitCode.FINDINGS
     if as_json:
-        _print_json({"proved": found.is_proved, "exit_code": code, **msgspec.to_builtins(found)})
-    for line in found.words() if not (as_json or is_quiet) else ():
+        _print_json({"proved": file_check.is_proved, "exit_code": code, **msgspec.to_builtins(file_check)})
+    for line in file_check.words() if not (as_json or is_quiet) else ():
         print(visible(line))  # noqa: T201 - a command's answer
     return code
 

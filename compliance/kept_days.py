@@ -88,7 +88,7 @@ class KeptDays(NamedTuple):
     def days(self) -> set[str]:
         """The days of which results are kept, whatever they were made from."""
         names = (name.partition(".") for folder in self._folders for name, _ in storage.files(folder))
-        return {day for day, _, what in names if what == "judged"}
+        return {day for day, _, ending in names if ending == "judged"}
 
     def keep(self, name: str, key: str, tables: Tables) -> None:
         """Keep tables under a name, in place of what is there."""
@@ -163,27 +163,27 @@ def sums_by_day(
     kept.forget_others({*tables.days, *tables.retired_before.values()})
     gaps = tables.gaps.to_pylist()
     keys = {day: key_of(info.content, sorted(sums), _gaps_in(info, gaps)) for day, info in tables.days.items()}
-    found: dict[str, Tables] = {}
+    day_sums: dict[str, Tables] = {}
     for day, info in tables.days.items():
         if info.is_settled and (loaded := kept.load(f"{day}.sums", keys[day], *needed(day))):
-            found[day] = loaded
-    new = tables.days.keys() - found.keys()
+            day_sums[day] = loaded
+    new = tables.days.keys() - day_sums.keys()
     for day, of_day in summed_by_day(tables.rows.of_days(new), sums).items() if new else ():
-        found[day] = {name: of_day[name] for name in needed(day)}
+        day_sums[day] = {name: of_day[name] for name in needed(day)}
         if tables.days[day].is_settled:
             kept.keep(f"{day}.sums", keys[day], of_day)
-    return DaySums(keys, dict(sorted(found.items())))
+    return DaySums(keys, dict(sorted(day_sums.items())))
 
 
 def _gaps_in(info: DayOfLog, gaps: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return the gaps before lines of a day."""
-    found = []
+    day_gaps = []
     for gap in gaps:
         first, last = info.numbers.get(run_of(gap), (0, -1))
         after = gap["after_seq"] + gap["missing"] + 1
         if first <= after <= last:
-            found.append((*run_of(gap), after, gap["missing"]))
-    return found
+            day_gaps.append((*run_of(gap), after, gap["missing"]))
+    return day_gaps
 
 
 @dataclass(frozen=True)
@@ -231,10 +231,10 @@ class DayJudging:
 
     def of(self, wanted: Collection[str]) -> dict[str, Tables]:
         """Return the results of some days, each as `Judging.of`; those that are not kept are judged, and kept."""
-        found = {day: results for day in self.tables.days if day in wanted and (results := self._loaded(day))}
-        for changed in self._groups([day for day in self.tables.days if day in wanted and day not in found]):
-            found |= self._judged(changed)
-        return {day: _without_rest(found[day]) for day in self.tables.days if day in wanted}
+        day_results = {day: results for day in self.tables.days if day in wanted and (results := self._loaded(day))}
+        for changed in self._groups([day for day in self.tables.days if day in wanted and day not in day_results]):
+            day_results |= self._judged(changed)
+        return {day: _without_rest(day_results[day]) for day in self.tables.days if day in wanted}
 
     def _loaded(self, day: str, *tables: str) -> Tables | None:
         if not self.tables.days[day].is_settled:
@@ -277,15 +277,15 @@ class DayJudging:
             ],
             _AXIS,
         )
-        found: dict[str, Tables] = {}
+        day_results: dict[str, Tables] = {}
         for day in group:
             results = {name: rows.filter(pc.equal(rows["day"], number_of(day))) for name, rows in judged.items()}
             last = results[_LAST] if last is None else pa.concat_tables([last, results[_LAST]])
             results[_LAST] = last = last_lines(last)
-            found[day] = results
+            day_results[day] = results
             if self.tables.days[day].is_settled:
                 self.kept.keep(f"{day}.judged", self.keys[day], results | {_AXES: axes})
-        return found
+        return day_results
 
     def _last_before(self, day: str) -> pa.Table | None:
         """Return the last lines of limiters before a day."""

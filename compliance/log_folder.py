@@ -73,12 +73,12 @@ class LogFolder:
     @property
     def unread(self) -> int:
         """The number of unread files that may hold lines."""
-        return sum(len(self.passed_over.get(what, ())) for what in UNREAD)
+        return sum(len(self.passed_over.get(kind, ())) for kind in UNREAD)
 
     def words(self) -> str:
         """Return a line that names the files passed over, and the remedy; empty without any."""
         return "; ".join(
-            f"{what}: {len(names):,} ({_first(names)}): {REMEDIES[what]}" for what, names in self.passed_over.items()
+            f"{kind}: {len(names):,} ({_first(names)}): {REMEDIES[kind]}" for kind, names in self.passed_over.items()
         )
 
 
@@ -89,7 +89,7 @@ def look_into(folder: Path) -> LogFolder:
         OSError: If it cannot be read.
     """
     closed: list[Path] = []
-    passed_over: dict[str, list[str]] = {what: [] for what in REMEDIES}
+    passed_over: dict[str, list[str]] = {kind: [] for kind in REMEDIES}
     looked_into = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -101,7 +101,7 @@ def look_into(folder: Path) -> LogFolder:
                 passed_over[why].append(entry.name)
             elif entry.name.endswith(READABLE_SUFFIXES):
                 closed.append(Path(entry.path))
-    return LogFolder(sorted(closed), {what: sorted(names) for what, names in passed_over.items() if names})
+    return LogFolder(sorted(closed), {kind: sorted(names) for kind, names in passed_over.items() if names})
 
 
 def is_closed(name: str) -> bool:

@@ -33,12 +33,12 @@ REFUSALS = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 NAMES = frozenset({"v", "seq", "mono_us", "first_seq", "last_seq", "connection_id", "stream_id", "epoch"})
 """Numbers that are no amounts, and are never added up."""
 LIMITS = frozenset(
-    f"{what}_{unit}" for what in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
+    f"{name}_{unit}" for name in ("limit", "burst", "peak", "peak_burst", "reason") for unit in ("messages", "bytes")
 )
 """Fields of limits. They are above 0; null means no limit."""
 SIGNED = frozenset(
-    f"{what}_{bucket}"
-    for what in ("tokens", "began")
+    f"{balance}_{bucket}"
+    for balance in ("tokens", "began")
     for bucket in ("messages", "bytes", "peak_messages", "peak_bytes")
 ) | {"coordinator_ahead_ms"}
 """Fields that may be below 0: balances, which are a debt then, and a clock that may be ahead or behind."""
@@ -325,7 +325,7 @@ def _of_fields(kind: str, fields: dict[str, Any]) -> str | None:
             *(without_burst(values_of.get) if kind == "limit" else ()),
         ],
     }
-    return next((f"{what}: {', '.join(names)}" for what, names in faults.items() if names), None)
+    return next((f"{problem}: {', '.join(names)}" for problem, names in faults.items() if names), None)
 
 
 def _is_of(value: object, python_type: Any) -> bool:

@@ -157,7 +157,7 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
     """
     open_from = first_day_of_now(total(ledger.totals.values()).by_run(), now, SETTLED)
     doubled = ledger.doubled()
-    found = {}
+    days = {}
     for day, facts in sorted(ledger.totals.items()):
         manifest = ledger.days.get(day)
         if not facts.rows or (manifest and not manifest.is_kept):
@@ -167,7 +167,7 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
         runs = sorted(facts.runs)
         begin_us = number_of(day) * DAY_US
         edge = [(*run, span.first, list(span.gaps())) for *run, span in runs if span.first < begin_us + MARGIN_US]
-        found[day] = DayOfLog(
+        days[day] = DayOfLog(
             content=digest_of(
                 [sorted({*(manifest.names if manifest else ()), *live}), facts.rows, facts.malformed, runs]
             ),
@@ -176,7 +176,7 @@ def days_of(ledger: Ledger, now: datetime) -> dict[str, DayOfLog]:
             is_over=day < open_from,
             is_settled=day < open_from and not parts & doubled,
         )
-    return found
+    return days
 
 
 SETTLED = timedelta(hours=1)

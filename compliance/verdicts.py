@@ -127,7 +127,7 @@ _TYPES: Mapping[type[Type], pa.DataType] = {
 def _columns(kind: Type, name: str = "") -> Iterator[tuple[str, pa.DataType]]:
     """Yield the columns of a value, as `flat` names them."""
     if isinstance(kind, UnionType):
-        [kind] = (one for one in kind.types if not isinstance(one, NoneType))
+        [kind] = (member for member in kind.types if not isinstance(member, NoneType))
     if isinstance(kind, StructType):
         for field in kind.fields:
             if field.name != "doubts":

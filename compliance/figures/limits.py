@@ -139,14 +139,14 @@ def value_changes(lines: pa.Table) -> pa.Table:
     for column in values:
         is_new[1:] |= column[1:] != column[:-1]
     at = np.flatnonzero(is_new & ~is_first)
-    found = []
+    changes = []
     for before, after in zip(ordered.take(at - 1).to_pylist(), ordered.take(at).to_pylist(), strict=True):
         was, now = _limit(before), _limit(after)
         if None not in (was, now) and was != now:
-            what = f"{after['direction']} {after['level']}"
-            changed = {"at": after["start"], "kind": "limit", "what": what, "before": was, "after": now, "who": ""}
-            found.append(changed | {name: after[name] for name in ("proxy_id", "name")})
-    return pa.Table.from_pylist(found, _CHANGES)
+            target = f"{after['direction']} {after['level']}"
+            changed = {"at": after["start"], "kind": "limit", "what": target, "before": was, "after": now, "who": ""}
+            changes.append(changed | {name: after[name] for name in ("proxy_id", "name")})
+    return pa.Table.from_pylist(changes, _CHANGES)
 
 
 _CHANGES = pa.schema(
@@ -202,12 +202,12 @@ def episodes_of(lines: pa.Table) -> dict[str, pa.Table]:
 
 def episode_facts(episodes: pa.Table, in_force: pa.Table) -> pa.Table:
     """Sum up the waits on each limiter, as `EpisodeFacts`, by `episodes_of` days."""
-    found, runs = EPISODES.again(episodes), IN_FORCE.again(in_force)
+    waits, runs = EPISODES.again(episodes), IN_FORCE.again(in_force)
     span_s = (runs["end"].cast(pa.int64()).to_numpy() - runs["start"].cast(pa.int64()).to_numpy()) / 1e6
     spans = Grouping(LIMIT_KEY, sums=("span_s",), least=("tenant", "namespace")).of(
         with_columns(runs, span_s=pa.array(span_s))
     )
-    joined = found.join(spans, keys=list(LIMIT_KEY), join_type="inner")
+    joined = waits.join(spans, keys=list(LIMIT_KEY), join_type="inner")
     return with_columns(joined, longest_start=joined["start"], order_s=pc.round(joined["throttled_s"], 9))
 
 
@@ -229,9 +229,9 @@ def observed_of(lines: pa.Table) -> dict[str, pa.Table]:
 
 def observed_facts(observed: pa.Table) -> pa.Table:
     """Sum up the limits that are only observed, as `ObservedFacts`, by `observed_of` days."""
-    found = OBSERVED_LIMITS.again(observed)
+    limits = OBSERVED_LIMITS.again(observed)
     return with_columns(
-        found, would_throttle_s=seconds(found["throttled_ms"]), observed_s=seconds(found["duration_ms"])
+        limits, would_throttle_s=seconds(limits["throttled_ms"]), observed_s=seconds(limits["duration_ms"])
     )
 
 
@@ -322,13 +322,13 @@ def headroom_facts(use: pa.Table, used: pa.Table) -> pa.Table:
     # The lower one of two in the middle.
     middle = (begin + np.append(begin[1:], until[-1:])[: len(begin)] - 1) // 2
     typical = ordered.take(pa.array(np.searchsorted(until, middle, side="right")))
-    found = USE.again(use).join(
+    headroom = USE.again(use).join(
         with_columns(typical, typical=typical["used"]).select([*key, "typical"]), keys=key, join_type="inner"
     )
     return with_columns(
-        found,
-        peak_at=pa.array(found["step"].to_numpy() * USE_STEP_S * 1_000_000).cast(pa.timestamp("us", tz="UTC")),
-        **_trends(found, use, key),
+        headroom,
+        peak_at=pa.array(headroom["step"].to_numpy() * USE_STEP_S * 1_000_000).cast(pa.timestamp("us", tz="UTC")),
+        **_trends(headroom, use, key),
     )
 
 
@@ -376,12 +376,12 @@ def ratio(amount: Values, of: Values) -> Values:
     return pc.divide(amount.cast(pa.float64(), safe=False), divisor)
 
 
-def _trends(found: pa.Table, daily: pa.Table, key: Sequence[str]) -> dict[str, pa.Array]:
+def _trends(limits: pa.Table, daily: pa.Table, key: Sequence[str]) -> dict[str, pa.Array]:
     """Return days, slope, its standard error, and the last day's value on the line through all daily peaks."""
     of: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
     for row in daily.to_pylist():
         of.setdefault(tuple(row[name] for name in key), []).append((row["day"], row["peak"]))
-    trends = [_trend(of[tuple(row.values())]) for row in found.select(list(key)).to_pylist()]
+    trends = [_trend(of[tuple(row.values())]) for row in limits.select(list(key)).to_pylist()]
     names = {"days": pa.int64(), "slope": pa.float64(), "slope_error": pa.float64(), "now": pa.float64()}
     return {name: pa.array([trend[at] for trend in trends], kind) for at, (name, kind) in enumerate(names.items())}
 

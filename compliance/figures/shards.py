@@ -34,9 +34,9 @@ def figures_by_limit(
     parts = lines.done(_sharing(parts_of, shards), columns, kinds, "shard int, name string, part binary")
     together = parts.coalesce(1) if shards == 1 else parts.repartitionById(shards, "shard")
     none = parts_of(LINES.empty_table())
-    found = together.mapInArrow(_figuring(none, figures_of), "name string, part binary").toArrow()
+    figures = together.mapInArrow(_figuring(none, figures_of), "name string, part binary").toArrow()
     of = {name: [table] for name, table in figures_of(none).items()}
-    for name, part in zip(found["name"].to_pylist(), found["part"], strict=True):
+    for name, part in zip(figures["name"].to_pylist(), figures["part"], strict=True):
         of[name].append(decoded(part.as_py()))
     return {name: pa.concat_tables(tables) for name, tables in of.items()}
 
@@ -72,8 +72,8 @@ def _figuring(none: Tables, figures_of: FiguresOf) -> Callable[[Iterator[pa.Reco
                 parts[row["name"]].append(decoded(row["part"]))
         while shards:
             _, parts = shards.popitem()
-            found = figures_of({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()})
-            values = [pa.array(found.keys()), pa.array(map(encoded, found.values()), pa.binary())]
+            figures = figures_of({name: pa.concat_tables(tables).combine_chunks() for name, tables in parts.items()})
+            values = [pa.array(figures.keys()), pa.array(map(encoded, figures.values()), pa.binary())]
             yield pa.RecordBatch.from_arrays(values, ["name", "part"])
 
     return work

@@ -194,8 +194,8 @@ def all_together(
 def _parts(lines: KeptLines, sums: Mapping[str, Sum], *, by_day: bool) -> Iterator[tuple[str, str, pa.Table]]:
     needed = (("kind", *sum_.columns) if sum_.kinds else sum_.columns for sum_ in sums.values())
     columns = dict.fromkeys((*(("day",) if by_day else ()), *chain(*needed)))
-    found = lines.done(_worker(dict(sums), by_day=by_day), columns, (), "day string, name string, part binary")
-    for part in found.toArrow().to_pylist():
+    parts = lines.done(_worker(dict(sums), by_day=by_day), columns, (), "day string, name string, part binary")
+    for part in parts.toArrow().to_pylist():
         yield part["day"], part["name"], decoded(part["part"])
 
 

@@ -22,7 +22,7 @@ CONNECTION = (*BOOT, "connection_id")
 _UNITS = ("messages", "bytes")
 _PASSED = ("offered_messages", "offered_bytes", "passed_messages", "passed_bytes")
 _LOST = ("dropped_messages", "dropped_bytes", "rejected_messages", "rejected_bytes")
-_DUE = tuple(f"{what}_{unit}" for what in ("due", "offered_under") for unit in _UNITS)
+_DUE = tuple(f"{amount}_{unit}" for amount in ("due", "offered_under") for unit in _UNITS)
 _LIMIT = ("limit_level", "limit_messages", "limit_bytes")
 _HELD = ("held_messages", "held_bytes")
 
@@ -311,9 +311,9 @@ REFUSALS = Sum(
 def refusal_facts(refusals: pa.Table) -> pa.Table:
     """Sum up what was refused by reason, as `RefusalFacts`."""
     reasons = replace(REFUSALS.grouping.by("reason"), sums=("rejected", "connections"))
-    found = reasons.of(with_columns(refusals, connections=ones(refusals)))
-    example = pc.utf8_slice_codeunits(found["detail"], 0, 300)
-    return with_columns(found, first=found["start"], last=found["end"], example=example)
+    sums = reasons.of(with_columns(refusals, connections=ones(refusals)))
+    example = pc.utf8_slice_codeunits(sums["detail"], 0, 300)
+    return with_columns(sums, first=sums["start"], last=sums["end"], example=example)
 
 
 MOST_OFFENDERS = 50

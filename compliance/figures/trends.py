@@ -69,7 +69,7 @@ def burn_facts(minutes: pa.Table, objective: float) -> list[BurnFacts]:
     ordered = minutes.sort_by([("tenant", "ascending"), ("minute", "ascending")])
     tenants = ordered["tenant"].to_pylist()
     promises = {"containment": ("judged_s", "over_s"), "entitlement": ("waited_s", "short_s")}
-    found, place = [], 0
+    burns, place = [], 0
     for tenant, of_tenant in groupby(tenants):
         own = ordered.slice(place, sum(1 for _ in of_tenant))
         place += len(own)
@@ -77,8 +77,8 @@ def burn_facts(minutes: pa.Table, objective: float) -> list[BurnFacts]:
         for promise, names in promises.items():
             judged_s, bad_s = (own[name].to_numpy() for name in names)
             if judged_s.sum() > 0:
-                found += [_burn(tenant, promise, pair, 1 - objective, (at, judged_s, bad_s)) for pair in PAIRS]
-    return found
+                burns += [_burn(tenant, promise, pair, 1 - objective, (at, judged_s, bad_s)) for pair in PAIRS]
+    return burns
 
 
 _Minutes = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], npt.NDArray[np.float64]]

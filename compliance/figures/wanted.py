@@ -130,8 +130,8 @@ def limiter_rates(limits: pa.Table, streams: pa.Table, spans: Sequence[tuple[Any
     passed = _per_step(_within(limits, spans), ("passed",), *_LIMITS)
     theirs = _within(streams, spans)
     is_own = pc.equal(theirs["limit_level"], theirs["level"])
-    said = {f"said_{unit}": pc.if_else(is_own, theirs[f"limit_{unit}"], None) for unit in _UNITS}
-    offered = _per_step(with_columns(theirs, **said), ("offered", "passed"), *said)
+    own_limits = {f"said_{unit}": pc.if_else(is_own, theirs[f"limit_{unit}"], None) for unit in _UNITS}
+    offered = _per_step(with_columns(theirs, **own_limits), ("offered", "passed"), *own_limits)
     by_streams = offered.rename_columns({f"passed_{unit}": f"by_streams_{unit}" for unit in _UNITS})
     joined = passed.join(by_streams, keys=list(_STEP), join_type="full outer")
     # Where the limit has no lines, its streams' lines count.
@@ -175,13 +175,13 @@ def _peaks(lines: pa.Table, unit: str, step_s: int) -> pa.Table:
     highest = pc.divide(steps["passed"], float(step_s))
     slack = pc.divide(pc.add(steps["burst"], steps["largest"].cast(pa.float64(), safe=False)), float(step_s))
     order = {"rounded": pc.round(highest, 6), "before": pc.negate(steps["step"])}
-    found = Grouping(
+    peaks = Grouping(
         LIMIT_KEY,
         # Of equal steps the earliest.
         latest=(Latest(("rounded", "before"), ("highest", "limit", "allowed", "step")),),
     ).of(with_columns(steps, highest=highest, allowed=pc.add(steps["limit"], slack), **order))
-    at = pa.array(found["step"].to_numpy() * step_s * 1_000_000).cast(pa.timestamp("us", tz="UTC"))
-    return with_columns(found, unit=_text(unit, found), step_s=pa.array([step_s] * len(found), pa.int64()), at=at)
+    at = pa.array(peaks["step"].to_numpy() * step_s * 1_000_000).cast(pa.timestamp("us", tz="UTC"))
+    return with_columns(peaks, unit=_text(unit, peaks), step_s=pa.array([step_s] * len(peaks), pa.int64()), at=at)
 
 
 CONTENDED_STEP_S = 10
@@ -214,13 +214,13 @@ def fairness_facts(limits: pa.Table, streams: pa.Table, shared: Sequence[tuple[s
         with_columns(of_streams, got=of_streams["passed"], wanted=wanted)
     )
     steps = with_fair_share(members.join(contended.select(list(key)), keys=list(key), join_type="left semi"), key)
-    found = Grouping((*LIMIT_KEY, "unit", "member"), sums=("steps", "got", "wanted", "fair")).of(
+    shares = Grouping((*LIMIT_KEY, "unit", "member"), sums=("steps", "got", "wanted", "fair")).of(
         with_columns(steps, steps=ones(steps))
     )
     return with_columns(
-        found,
-        contended_s=pc.multiply(found["steps"].cast(pa.float64()), float(CONTENDED_STEP_S)),
-        lacks=pc.subtract(found["fair"], found["got"]),
+        shares,
+        contended_s=pc.multiply(shares["steps"].cast(pa.float64()), float(CONTENDED_STEP_S)),
+        lacks=pc.subtract(shares["fair"], shares["got"]),
     )
 
 
@@ -257,9 +257,9 @@ def demand_facts(streams: pa.Table, demands: Sequence[tuple[str, ...]]) -> pa.Ta
     steps = Grouping((*key, "step"), sums=offered).of(spread(lines, DEMAND_STEP_S, offered))
     fullest = Grouping(key, most=offered).of(steps)
     spans = Grouping(key, least=("start",), most=("end",)).of(lines)
-    found = fullest.join(spans, keys=list(key), join_type="inner")
-    span_s = (found["end"].cast(pa.int64()).to_numpy() - found["start"].cast(pa.int64()).to_numpy()) / 1e6
+    peaks = fullest.join(spans, keys=list(key), join_type="inner")
+    span_s = (peaks["end"].cast(pa.int64()).to_numpy() - peaks["start"].cast(pa.int64()).to_numpy()) / 1e6
     # A log shorter than a step has its rate over the log.
     length_s = pa.array(np.clip(span_s, 1.0, DEMAND_STEP_S))
-    rates = {f"{unit}_per_s": ratio(found[f"offered_{unit}"], length_s) for unit in _UNITS}
-    return with_columns(found, proxy_id=found["owner"], **rates)
+    rates = {f"{unit}_per_s": ratio(peaks[f"offered_{unit}"], length_s) for unit in _UNITS}
+    return with_columns(peaks, proxy_id=peaks["owner"], **rates)

@@ -144,7 +144,7 @@ SECOND = 1
 KEY = ("proposal", *LIMIT_KEY, "fleet")
 _UNITS = ("messages", "bytes")
 _COLUMNS = {"proposal": "int", "level": "string", "direction": "string", "pattern": "string"} | {
-    f"{what}_{unit}": "double" for unit in _UNITS for what in ("limit", "burst")
+    f"{name}_{unit}": "double" for unit in _UNITS for name in ("limit", "burst")
 }
 
 
@@ -213,7 +213,7 @@ def _fitting(lines: DataFrame, levels: Collection[str], table: DataFrame, more: 
 
 
 _FLOWS = (*(f"offered_{unit}" for unit in _UNITS), "throttled_ms")
-_LIMITS = tuple(f"{what}_{unit}" for unit in _UNITS for what in ("limit", "burst"))
+_LIMITS = tuple(f"{name}_{unit}" for unit in _UNITS for name in ("limit", "burst"))
 
 
 def _arrivals(fitting: DataFrame) -> DataFrame:

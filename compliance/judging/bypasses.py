@@ -70,21 +70,21 @@ class Suspicion:
         no_system = only(with_columns(lines, is_steady=steady), pc.invert(is_exempt(lines)))
         claimed = only(no_system, no_system["exempt"])
         exempt = with_columns(claimed, exempt=pa.array([False] * len(claimed), pa.bool_()))
-        said = LimitsOfLines(no_system, with_lowest=False)
+        line_levels = LimitsOfLines(no_system, with_lowest=False)
         is_publish = pc.equal(no_system["direction"], "publish")
-        found = [_none_of(no_system)]
+        suspects = [_none_of(no_system)]
         for level in _OF_ALL_PUBLISHED:
-            without = pa.array(said.of_each(partial(_is_without, level)) > 0)
+            without = pa.array(line_levels.of_each(partial(_is_without, level)) > 0)
             outside = pc.and_(without, is_publish) if level not in _OF_ALL else without
             own = self.limited.filter(pc.equal(self.limited["level"], level))
-            for what, of_level, since in (
+            for kind, of_level, since in (
                 ("outside", only(no_system, outside), "valued_since"),
                 ("exempt", exempt, "since"),
             ):
                 if len(of_level) and len(own):
                     limits = with_columns(own.select(list(LIMITER)), since=own[since])
-                    found += [_under(named, level, what, limits) for _, named in scoped(of_level, {level})]
-        return pa.concat_tables(found)
+                    suspects += [_under(named, level, kind, limits) for _, named in scoped(of_level, {level})]
+        return pa.concat_tables(suspects)
 
     def confirmed(self, suspects: pa.Table, limits: pa.Table) -> pa.Table:
         """Return the doubts of limits, of all suspects and all lines of limiters: `facts` (msgpack of `DoubtFacts`)."""
@@ -110,11 +110,11 @@ class Suspicion:
             ]
             if pairs:
                 line, stream = min(pairs, key=lambda pair: (pair[0]["seq"], pair[1]["seq"]))
-                said = (
+                text = (
                     f"a stream of {stream['topic']} passed {stream['passed_messages']} messages, "
                     "and its line does not name this limit"
                 )
-                yield _doubt(limiter, "outside", said, line, len(pairs))
+                yield _doubt(limiter, "outside", text, line, len(pairs))
 
     def _is_changed(self, run: tuple[str, ...], line: Row, stream: Row) -> bool:
         times = self.changes_us.get((run[0], run[1]), ())
@@ -132,19 +132,19 @@ def _none_of(streams: pa.Table) -> pa.Table:
     return with_columns(empty, level=text, name=text, what=text).select(list(_SUSPECTS))
 
 
-def _under(named: pa.Table, level: str, what: str, limits: pa.Table) -> pa.Table:
+def _under(named: pa.Table, level: str, kind: str, limits: pa.Table) -> pa.Table:
     """Return the lines of streams that bear the name of one of the limits, which was there by their end."""
-    texts = {name: pa.array([text] * len(named), pa.string()) for name, text in (("level", level), ("what", what))}
+    texts = {name: pa.array([text] * len(named), pa.string()) for name, text in (("level", level), ("what", kind))}
     lines = with_columns(named, **texts).select(list(_SUSPECTS))
     under = lines.join(limits, keys=list(LIMITER), join_type="inner")
     return under.filter(pc.greater_equal(under["end"], under["since"])).select(list(_SUSPECTS))
 
 
 def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], list[Row]]:
-    found: dict[tuple[str, ...], list[Row]] = {}
+    groups: dict[tuple[str, ...], list[Row]] = {}
     for row in rows.to_pylist():
-        found.setdefault(tuple(row[name] for name in LIMITER), []).append(row)
-    return found
+        groups.setdefault(tuple(row[name] for name in LIMITER), []).append(row)
+    return groups
 
 
 def _beside(stream: Row, lines: Sequence[Row], longest_us: int) -> Iterator[Row]:
@@ -161,19 +161,19 @@ def _falsely_exempt(suspects: pa.Table) -> Iterator[DoubtFacts]:
     """Yield, for each limit, the first line of a stream of its names that falsely says to be exempt."""
     for limiter, lines in _by_limiter(suspects.filter(pc.equal(suspects["what"], "exempt"))).items():
         first = min(lines, key=itemgetter("seq"))
-        said = (
+        text = (
             f"a stream of {first['topic']} passed {first['passed_messages']} messages as exempt, "
             "and the topic is none of Pulsar's own"
         )
-        yield _doubt(limiter, "exempt", said, first, len(lines))
+        yield _doubt(limiter, "exempt", text, first, len(lines))
 
 
-def _doubt(limiter: Sequence[str], what: str, said: str, line: Row, times: int) -> DoubtFacts:
+def _doubt(limiter: Sequence[str], kind: str, text: str, line: Row, times: int) -> DoubtFacts:
     place = LinePlace(file=line["file"], seq=line["seq"], line=line["line"])
     return DoubtFacts(
         **dict(zip(LIMITER, limiter, strict=True)),
-        what=what,
-        said=said,
+        what=kind,
+        said=text,
         start=line["start"],
         end=line["end"],
         first_line=place,

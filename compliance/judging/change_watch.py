@@ -30,11 +30,11 @@ class ChangeWatch:
         pending = self._pending
         if not pending:
             return ()
-        found: list[str] = []
+        contradictions: list[str] = []
         while pending and not line.is_before(pending[0]):
             change, was = pending[0], self._was
             if line.begins_at(change):
-                return found
+                return contradictions
             pending.popleft()
             if pending and before and before.is_before(pending[0]):
                 self._was = before
@@ -42,10 +42,10 @@ class ChangeWatch:
             own = [other for other in self._values if other.setting == change.setting]
             is_only = was and not any(was.seq < other.seq < line.seq for other in own if other is not change)
             if was and is_only and was.value == line.value and change.is_in_vain(line.source, *line.rates[:2]):
-                found.append(f"{change.text}, and its next line still has the old value")
+                contradictions.append(f"{change.text}, and its next line still has the old value")
         if pending:
             self._was = line
-        return found
+        return contradictions
 
 
 def removed_us(values: Sequence[SettingChange], last: LastLine | None) -> int | None:

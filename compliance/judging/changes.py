@@ -163,26 +163,26 @@ def changed(
     return Changed(seq, at_us, ChangeScope(what, level.word if level else "", _tenant_in(own, name)), values)
 
 
-def _values(what: str, setting: str, name: str, before: str, after: str) -> Iterator[tuple[Any, ...]]:
+def _values(subject: str, setting: str, name: str, before: str, after: str) -> Iterator[tuple[Any, ...]]:
     """Yield the further fields of each `SettingChange` that a line has."""
     texts = before, after
-    said = "it was changed from " + " to ".join(text[:_MOST_TEXT] or "nothing" for text in texts)
-    if what == "group":
+    words = "it was changed from " + " to ".join(text[:_MOST_TEXT] or "nothing" for text in texts)
+    if subject == "group":
         for direction in ("publish", "dispatch"):
             # One text has the rates of both directions.
             of_direction = re.compile(rf'"{direction}Rate[^"]*"\s*:\s*"?(-?\d+)')
             rates = (_rates(" ".join(of_direction.findall(text))) for text in texts)
-            yield (direction, "resource_group", name, "rest", *rates, said)
-    elif what == "dynamic":
+            yield (direction, "resource_group", name, "rest", *rates, words)
+    elif subject == "dynamic":
         for key, (direction, own) in _DYNAMIC.items():
             if name.startswith(key):
-                yield (direction, own, "", "dynamic", *map(_rates, texts), said)
-    elif what == "file" and not any("…" in text for text in texts):
+                yield (direction, own, "", "dynamic", *map(_rates, texts), words)
+    elif subject == "file" and not any("…" in text for text in texts):
         values = [_values_of_file(text) for text in texts]
         for target in values[0] | values[1]:
-            yield (*target, "file", *(_rates(of_text.get(target, "")) for of_text in values), said)
+            yield (*target, "file", *(_rates(of_text.get(target, "")) for of_text in values), words)
     elif setting in limiting.LEVEL_OF_SETTING:
-        yield (what, setting, name, "rest", *map(_rates, texts), said)
+        yield (subject, setting, name, "rest", *map(_rates, texts), words)
 
 
 def _values_of_file(text: str) -> dict[tuple[str, str, str], str]:

@@ -115,7 +115,7 @@ def step_facts(steps: pa.Table, spans: pa.Table) -> list[ClockStepFacts]:
     Where files overlap in time, several may show one step.
     """
     in_order = spans.sort_by([(name, "ascending") for name in (*BOOT, "mono_us")]).to_pylist()
-    found = steps.to_pylist()
+    rows = steps.to_pylist()
     last: dict[str, Any] = {}
     for span in in_order:
         if not last or any(last[name] != span[name] for name in BOOT):
@@ -124,11 +124,11 @@ def step_facts(steps: pa.Table, spans: pa.Table) -> list[ClockStepFacts]:
         size_s = (span["ahead_us"] - last["last_ahead_us"]) / 1e6
         if span["mono_us"] > last["last_mono_us"] and abs(size_s) > STEP_S:
             before = {"end_before": last["last_end"], "mono_us_before": last["last_mono_us"]}
-            found.append(span | before | {"size_s": size_s})
+            rows.append(span | before | {"size_s": size_s})
         last = max(last, span, key=itemgetter("last_mono_us"))
     facts: list[ClockStepFacts] = []
     until: dict[tuple[str, str], int] = {}
-    for row in sorted(found, key=itemgetter("mono_us", "mono_us_before", "seq")):
+    for row in sorted(rows, key=itemgetter("mono_us", "mono_us_before", "seq")):
         run = row["proxy_id"], row["boot_id"]
         if row["mono_us_before"] >= until.get(run, row["mono_us_before"]):
             until[run] = row["mono_us"]

@@ -41,13 +41,13 @@ def of_days(days: Sequence[Judged]) -> Judged:
 
 def doubts_of_days(doubts: Iterable[DoubtFacts]) -> list[DoubtFacts]:
     """Return the first doubt of each limiter and kind, with how many there are."""
-    found: dict[tuple[str, ...], DoubtFacts] = {}
-    for doubt in sorted(doubts, key=lambda one: one.start):
+    first_doubts: dict[tuple[str, ...], DoubtFacts] = {}
+    for doubt in sorted(doubts, key=lambda facts: facts.start):
         key = *(getattr(doubt, name) for name in LIMITER), doubt.what
-        known = found.setdefault(key, doubt)
+        known = first_doubts.setdefault(key, doubt)
         if known is not doubt:
-            found[key] = replace(known, times=known.times + doubt.times)
-    return list(found.values())
+            first_doubts[key] = replace(known, times=known.times + doubt.times)
+    return list(first_doubts.values())
 
 
 def _owed_of_days(days: Sequence[EntitlementFacts]) -> EntitlementFacts | None:

@@ -310,7 +310,9 @@ class FleetNotes:
     def cut_off(self, run: RunId, start_us: int, end_us: int, settling_us: int = 0) -> CutOff | None:
         """Return the time in which the run was cut off in any part of a span, or at most `settling_us` before it."""
         spells = self.away_us.get(run, ())
-        return next((one for one in spells if one.start_us < end_us and start_us < one.end_us + settling_us), None)
+        return next(
+            (spell for spell in spells if spell.start_us < end_us and start_us < spell.end_us + settling_us), None
+        )
 
 
 def member_clocks(rows: Sequence[Any]) -> dict[RunId, MemberClock]:
@@ -572,7 +574,7 @@ def sums_of(rows: Iterable[Mapping[str, Any]], notes: FleetNotes) -> list[FleetS
             elif row[f"limit_{unit}"] is not None:
                 for fleet in {fleet for fleet, unit_ in sums if unit_ == unit}:
                     sums[fleet, unit].add_outside(row)
-    return [found for one in sums.values() if (found := one.found()) is not None]
+    return [facts for sum_ in sums.values() if (facts := sum_.found()) is not None]
 
 
 class _Sum:
@@ -682,6 +684,6 @@ class _Sum:
             judged_s=sweep.judged_us / 1e6,
             demand_s=sweep.demand_us / 1e6,
             demand_share=sweep.demand_share,
-            cut_off=sorted(self._cut_off.values(), key=lambda one: (-one.share, one.proxy_id)),
-            outside=sorted(self._outside.values(), key=lambda one: one.proxy_id),
+            cut_off=sorted(self._cut_off.values(), key=lambda member: (-member.share, member.proxy_id)),
+            outside=sorted(self._outside.values(), key=lambda proxy: proxy.proxy_id),
         )

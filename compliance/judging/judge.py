@@ -112,7 +112,7 @@ class Judging:
         limits = parts["limits"].sort_by(_BY_TIME)
         streams = STREAMS_OF_LIMITS.again(parts["streams"]).sort_by(_BY_TIME)
         suspects = parts["suspects"]
-        found: dict[str, list[pa.Table]] = {}
+        figures: dict[str, list[pa.Table]] = {}
         last = self._last_of(limits, streams)
         for day in self.excerpt.days([limits["start"], streams["wall_start"], suspects["start"]]):
             begin_us, end_us = day.times_us
@@ -126,8 +126,8 @@ class Judging:
             last = tables["last_lines"] = last_lines(pa.concat_tables([last, _between(near, "start", -inf, end_us)]))
             number = pa.scalar(begin_us // DAY_US if abs(begin_us) < inf else 0, pa.int32())
             for name, table in tables.items():
-                found.setdefault(name, []).append(with_columns(table, day=pa.repeat(number, len(table))))
-        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+                figures.setdefault(name, []).append(with_columns(table, day=pa.repeat(number, len(table))))
+        return {name: pa.concat_tables(tables) for name, tables in figures.items()}
 
     def _last_of(self, limits: pa.Table, streams: pa.Table) -> pa.Table:
         """Return the last lines before the excerpt of these limiters."""
@@ -213,8 +213,8 @@ def worst_limits(results: Iterable[Judged], limiters: pa.Table, most: int) -> pa
     """
     scores = pa.Table.from_pylist(
         [
-            {name: getattr(one.kept, name) for name in LIMIT_KEY} | {"score": score(one), "waits": None}
-            for one in results
+            {name: getattr(result.kept, name) for name in LIMIT_KEY} | {"score": score(result), "waits": None}
+            for result in results
         ],
         _SCORES,
     )
@@ -260,11 +260,11 @@ def _between(rows: pa.Table, name: str, begin_us: float, end_us: float) -> pa.Ta
 
 def _by_limiter(rows: pa.Table) -> dict[tuple[str, ...], slice]:
     """Return the places of each limiter's rows; they are in order."""
-    found, begin = {}, 0
+    places, begin = {}, 0
     for key, of_limiter in groupby(zip(*(values_of(rows[name]) for name in LIMITER), strict=True)):
         end = begin + sum(1 for _ in of_limiter)
-        found[key], begin = slice(begin, end), end
-    return found
+        places[key], begin = slice(begin, end), end
+    return places
 
 
 def _by_time(item: Line | StreamsLine) -> tuple[int, int]:

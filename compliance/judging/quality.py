@@ -151,7 +151,7 @@ def runs_within(runs: pa.Table, gaps: pa.Table, ends: pa.Table, excerpt: Excerpt
     missing: Counter[RunId] = Counter()
     for gap in gaps.to_pylist():
         missing[run_of(gap)] += gap["missing"]
-    found = []
+    rows = []
     for row in runs.to_pylist():
         run, complete = run_of(row), row["complete_up_to"]
         if run not in lines:
@@ -160,8 +160,8 @@ def runs_within(runs: pa.Table, gaps: pa.Table, ends: pa.Table, excerpt: Excerpt
             row["first"] = max(row["first"], excerpt.begin)
         if excerpt.end is not None and row["last"] > excerpt.end:
             row |= {"last": excerpt.end, "has_ended": True, "complete_up_to": complete and min(complete, excerpt.end)}
-        found.append(row | {"read": lines[run], "there": lines[run], "missing": missing[run]})
-    return pa.Table.from_pylist(found, runs.schema)
+        rows.append(row | {"read": lines[run], "there": lines[run], "missing": missing[run]})
+    return pa.Table.from_pylist(rows, runs.schema)
 
 
 def gap_facts(gaps: pa.Table, after: pa.Table) -> list[GapFacts]:
@@ -172,12 +172,12 @@ def gap_facts(gaps: pa.Table, after: pa.Table) -> list[GapFacts]:
         after: As `after_gaps`.
     """
     lines = {(*run_of(row), row["seq"]): row for row in after.to_pylist()}
-    found = []
+    facts = []
     for gap in gaps.to_pylist():
         if line := lines.get((*run_of(gap), gap["after_seq"] + gap["missing"] + 1)):
             place = LinePlace(file=line["file"], seq=line["seq"], line=line["line"])
-            found.append(msgspec.convert(gap | {"until": line["start"], "behind": place}, GapFacts))
-    return found
+            facts.append(msgspec.convert(gap | {"until": line["start"], "behind": place}, GapFacts))
+    return facts
 
 
 def standstill_facts(standstills: pa.Table) -> list[StandstillFacts]:
@@ -316,7 +316,7 @@ def run_facts(
     beats, holes = _by_run(sums["beats"], "seq"), _by_run(gaps, "after_seq")
     ends = {run_of(row): row for row in sums["ends"].to_pylist()}
     lossy = {(row["proxy_id"], row["of_boot"]) for row in sums["losses"].to_pylist() if row["lost_lines"] != 0}
-    found = []
+    facts = []
     for row in runs.to_pylist():
         run = run_of(row)
         end, cover = ends.get(run), _Cover.of(beats[run], holes[run], began_before=run in begun)
@@ -331,8 +331,8 @@ def run_facts(
             "clock_steps": 0,
             **{name: counts.get(run, 0) for name, counts in more.items()},
         }
-        found.append(msgspec.convert(values, RunFacts))
-    return found
+        facts.append(msgspec.convert(values, RunFacts))
+    return facts
 
 
 def _by_run(table: pa.Table, number: str) -> defaultdict[RunId, list[dict[str, Any]]]:

@@ -66,9 +66,9 @@ def sums_of_lines(lines: pa.Table, levels: Iterable[str] = LEVEL_WORDS) -> pa.Ta
         lines: Lines of streams, with `start_us` and `end_us`.
         levels: The levels of these limits.
     """
-    said = LimitsOfLines(lines)
+    line_levels = LimitsOfLines(lines)
     is_publish = pc.equal(lines["direction"], "publish")
-    is_alone = pa.array(said.of_each(len) == 1)
+    is_alone = pa.array(line_levels.of_each(len) == 1)
     throttled = pc.min_element_wise(lines["throttled_ms"], lines["duration_ms"])
     waited = pc.min_element_wise(pc.max_element_wise(throttled, held_ms(lines)), lines["duration_ms"])
     more: dict[str, Values] = {
@@ -94,11 +94,11 @@ def sums_of_lines(lines: pa.Table, levels: Iterable[str] = LEVEL_WORDS) -> pa.Ta
         more[f"largest_offered_{unit}"] = pc.min_element_wise(offered, largest)
     made = with_columns(lines, **more)
     # A stream says to be exempt from other limits, and is under those of topics of Pulsar's own.
-    exempt = pc.and_(pc.fill_null(lines["exempt"], False), pa.array(said.of_each(partial(_is_in, "exempt")) > 0))
+    exempt = pc.and_(pc.fill_null(lines["exempt"], False), pa.array(line_levels.of_each(partial(_is_in, "exempt")) > 0))
     made = with_columns(made, exempt=exempt)
     sums: list[pa.Table] = []
     for level in levels:
-        is_under = said.of_each(partial(_is_in, level)) > 0
+        is_under = line_levels.of_each(partial(_is_in, level)) > 0
         if is_under.any() or not sums:
             sums += [_of_level(named, level) for _, named in scoped(only(made, pa.array(is_under)), {level})]
     return pa.concat_tables(sums)

@@ -393,7 +393,7 @@ def _judge(
 
 _OF_LATEST = (
     *("proxy_id", "direction", "level", "name", "tenant", "namespace", "source", "mode", "is_relative", "removed"),
-    *(f"{what}_{unit}" for what in ("limit", "burst", "shared") for unit in ("messages", "bytes")),
+    *(f"{name}_{unit}" for name in ("limit", "burst", "shared") for unit in ("messages", "bytes")),
 )
 """Fields that the verdict has from the facts of the limiter's latest run."""
 

@@ -91,35 +91,39 @@ def collect(logs: Logs, questions: ExtraQuestions, on_step: Callable[[str], None
         questions: The reader's further questions.
         on_step: Called with the name of the next step.
     """
-    found = ReportTables()
+    report_tables = ReportTables()
     on_step("checking that the log is complete")
-    tables = found.quality(logs)
+    tables = report_tables.quality(logs)
     notes = None
     if logs.has_fleets:
         on_step("judging what fleets passed together")
         notes, gaps = logs.fleets
-        tables |= found.fleets(logs, notes) | {"fleet_gaps": gaps}
+        tables |= report_tables.fleets(logs, notes) | {"fleet_gaps": gaps}
     on_step("judging the limits")
     judged = logs.judged()
-    tables |= found.judged(logs, judged) | found.burn(judged, questions.objective)
+    tables |= report_tables.judged(logs, judged) | report_tables.burn(judged, questions.objective)
     tables["changes"] += [event for limiter in tables["limiters"] if (event := removal(limiter))]
     on_step("adding up topics and days")
-    tables |= found.totals(logs.sums)
+    tables |= report_tables.totals(logs.sums)
     limiters = judge_limiters(_facts(tables))
     subjects = charted(limiters, tables["topics"])
     own = list(pictures(limiters, tables["topics"]).values())
     on_step("drawing rates")
-    tables |= found.drawn(logs, limiters, subjects, own)
+    tables |= report_tables.drawn(logs, limiters, subjects, own)
     if notes is not None:
-        tables |= found.sums_drawn(logs, notes, sum_subjects(judge_fleets(_facts(tables))))
+        tables |= report_tables.sums_drawn(logs, notes, sum_subjects(judge_fleets(_facts(tables))))
     on_step("measuring waits and headroom")
-    tables |= found.measured(logs, judged, questions, notes)
+    tables |= report_tables.measured(logs, judged, questions, notes)
     is_limited = any(limiter.containment != "no limit" for limiter in limiters)
     all_subjects = (
         sum(limiter.containment != "no limit" for limiter in limiters) if is_limited else len(tables["topics"])
     )
     shown = len({(subject.proxy_id, subject.direction, subject.level, subject.name) for subject in subjects})
-    more = {"charts_left_out": all_subjects - shown, "left_out": found.left_out, "objective": questions.objective}
+    more = {
+        "charts_left_out": all_subjects - shown,
+        "left_out": report_tables.left_out,
+        "objective": questions.objective,
+    }
     return _facts(tables | more | {"proposals": list(questions.proposals), "excerpt": logs.excerpt})
 
 
@@ -130,8 +134,8 @@ def verdicts_of(logs: Logs, judged: Mapping[str, pa.Table]) -> list[LimiterVerdi
         logs: The lines.
         judged: As `judge.Judging.of`.
     """
-    found = ReportTables()
-    return judge_limiters(_facts(found.quality(logs) | found.judged(logs, judged)))
+    report_tables = ReportTables()
+    return judge_limiters(_facts(report_tables.quality(logs) | report_tables.judged(logs, judged)))
 
 
 def _facts(tables: Mapping[str, Any]) -> facts.Facts:
@@ -208,11 +212,11 @@ class ReportTables:
             "clock_steps": self.first("clock_steps", steps, attrgetter("first", *BOOT)),
             "standstills": self.first("standstills", standstills, attrgetter("start", *BOOT)),
             "newer": [
-                *self.first("newer", newer, lambda one: (-one.lines, one.what)),
+                *self.first("newer", newer, lambda row: (-row.lines, row.what)),
                 *(facts.NewerFacts(what=f"field {name}", lines=lines) for name, lines in sorted(kept.newer.items())),
             ],
             "gaps": self.first("gaps", gaps, attrgetter("until", *BOOT, "after_seq")),
-            "quarantine": self.first("quarantine", groups, lambda one: (-one.lines, one.file, one.reason)),
+            "quarantine": self.first("quarantine", groups, lambda group: (-group.lines, group.file, group.reason)),
             "losses": self.kept("losses", sums["losses"], figures.LossFacts, {"lost_from": "ascending"}),
         }
 
@@ -231,7 +235,11 @@ class ReportTables:
         tables["doubts"] += self.first(
             "doubts", doubts_of_days(broken), attrgetter("name", *BOOT, "direction", "level", "what")
         )
-        roles = {(one.proxy_id, one.direction, one.name) for one in tables["limiters"] if one.level == "role"}
+        roles = {
+            (limiter.proxy_id, limiter.direction, limiter.name)
+            for limiter in tables["limiters"]
+            if limiter.level == "role"
+        }
         proofs = traffic.role_facts(logs.sums["roles"], roles)
         values = [msgspec.convert(row, figures.ChangeFacts) for row in judged["values"].to_pylist()]
         settings = trends.set_facts(logs.sums["changes"], logs.excerpt)
@@ -248,7 +256,7 @@ class ReportTables:
             objective: Share of time in which promises should be kept.
         """
         burned = trends.burn_facts(MINUTES.of(judged["minutes"]), objective)
-        return {"burn": self.first("burn", burned, lambda one: (-one.worst, one.tenant, one.promise, one.long_s))}
+        return {"burn": self.first("burn", burned, lambda burn: (-burn.worst, burn.tenant, burn.promise, burn.long_s))}
 
     def fleets(self, logs: Logs, notes: FleetNotes) -> _Tables:
         """Return what fleets passed together, of limits nearest to a violation, and how shares changed."""
@@ -337,10 +345,10 @@ class ReportTables:
         if not any(msgspec.structs.astuple(wanted)):
             return {}
         parts_of, figures_of = partial(wanted_lines, wanted=wanted), partial(wanted_figures, wanted=wanted)
-        found = figures_by_limit(logs.tables.rows, COLUMNS, parts_of, figures_of, logs.shards)
+        tables = figures_by_limit(logs.tables.rows, COLUMNS, parts_of, figures_of, logs.shards)
         most = MOST_STEPS * 3 * len(spans)
         in_order = dict.fromkeys((*LIMIT_KEY, "step_s", "step"), "ascending")
-        rates = self.kept("rates", found["rates"], figures.RateFacts, in_order, most)
+        rates = self.kept("rates", tables["rates"], figures.RateFacts, in_order, most)
         of = {
             name: {(*_key(subject), subject.step_s) for subject in shown}
             for name, shown in (("rates", subjects), ("tenant_rates", own))
@@ -349,9 +357,9 @@ class ReportTables:
         most_lacking = {"lacks": "descending", "name": "ascending", "member": "ascending"}
         return {
             **{name: [row for row in rates if (*_key(row), row.step_s) in keys] for name, keys in of.items()},
-            "peaks": self.kept("peaks", found["peaks"], figures.PeakFacts, by_unit),
-            "fairness": self.kept("fairness", found["fairness"], figures.FairnessFacts, most_lacking),
-            "demands": self.kept("demands", found["demands"], figures.DemandFacts, {"name": "ascending"}),
+            "peaks": self.kept("peaks", tables["peaks"], figures.PeakFacts, by_unit),
+            "fairness": self.kept("fairness", tables["fairness"], figures.FairnessFacts, most_lacking),
+            "demands": self.kept("demands", tables["demands"], figures.DemandFacts, {"name": "ascending"}),
         }
 
     def sums_drawn(self, logs: Logs, notes: FleetNotes, subjects: list[SumSubject]) -> _Tables:

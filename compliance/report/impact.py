@@ -266,8 +266,8 @@ def failed(row: Impact, of: str = "") -> str:
     late = row.late_messages if row.direction == "publish" else 0
     counts = ((late, f"waited longer than {TIMEOUT_S} s"), (row.rejected_messages, "refused"))
     parts: list[str] = []
-    for count, what in counts:
-        verb = f"{'was' if count == 1 else 'were'} {what}" if what == "refused" else what
+    for count, outcome in counts:
+        verb = f"{'was' if count == 1 else 'were'} {outcome}" if outcome == "refused" else outcome
         number = whole(count) if parts else f"{whole(count)}{of} messages" if of else numbered(count, "message")
         parts += [f"{number} {verb}"] if count else []
     return " and ".join(parts)

@@ -333,7 +333,7 @@ def _inline(svg: str) -> str:
     """
     head, rest = svg[svg.index("<svg") :].split(">", 1)
     rest = re.sub(r'<g id="[^"]*"', "<g", rest)
-    drawn = re.sub(r'(?<=[ "])(#[0-9a-f]{6})\b', lambda found: _variable(found[1]), rest)
+    drawn = re.sub(r'(?<=[ "])(#[0-9a-f]{6})\b', lambda match: _variable(match[1]), rest)
     return re.sub(r' (width|height)="[^"]*"', "", head) + ">" + drawn
 
 
@@ -470,7 +470,7 @@ _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 
 def visible(text: str) -> str:
     """Return a text in which characters that turn, hide or end the text around them are escaped, as in JSON."""
-    return _UNSEEN.sub(lambda found: _escaped(found[0]), text)
+    return _UNSEEN.sub(lambda match: _escaped(match[0]), text)
 
 
 def _escaped(letter: str) -> str:

@@ -44,11 +44,11 @@ class FileCheck(Struct, frozen=True, kw_only=True):
         count = len(self.same)
         same = "is as the report read it" if count == 1 else "are as the report read them"
         lines = [f"{numbered(count, 'file')} {same}"]
-        for names, one, many in kinds:
+        for names, singular, many in kinds:
             more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
             if names:
                 listed = ", ".join(names[:_MOST_NAMED])
-                lines.append(f"{numbered(len(names), 'file')} {one if len(names) == 1 else many}: {listed}{more}")
+                lines.append(f"{numbered(len(names), 'file')} {singular if len(names) == 1 else many}: {listed}{more}")
         return lines
 
 
@@ -61,8 +61,8 @@ def digests(files: Iterable[Path], known: Mapping[str, str]) -> dict[str, str]:
     """
     new = [file for file in files if file.name not in known]
     with ThreadPoolExecutor(_THREADS) as pool:
-        found = zip((file.name for file in new), pool.map(_digest, new), strict=True)
-        return {**known, **{name: digest for name, digest in found if digest}}
+        pairs = zip((file.name for file in new), pool.map(_digest, new), strict=True)
+        return {**known, **{name: digest for name, digest in pairs if digest}}
 
 
 def _digest(file: Path) -> str:

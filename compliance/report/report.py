@@ -318,13 +318,13 @@ def _reasons(overall: Overall, limited: list[LimiterVerdict], facts: Facts) -> I
     if facts.quarantine:
         group, lines = facts.quarantine[0], sum(group.lines for group in facts.quarantine)
         yield f"{numbered(lines, 'line')} malformed ({group.reason})"
-    for what, count in (
+    for noun, count in (
         ("duplicate", sum(run.conflicts for run in facts.runs)),
         ("line", sum(run.newer for run in facts.runs)),
         ("file", facts.unread),
     ):
         if count:
-            yield f"{numbered(count, what)} {_WHY[what]}"
+            yield f"{numbered(count, noun)} {_WHY[noun]}"
     tails = [run for run in facts.runs if run.has_tail and not run.ended]
     if tails:
         yield f"the log of {tails[0].proxy_id}, run {tails[0].boot_id}, breaks off behind its last heartbeat"

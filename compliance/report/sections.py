@@ -475,8 +475,10 @@ def _change(row: ChangeFacts) -> Event:
         value = "removed" + (f" (before: {before})" if before else "")
     else:
         value = f"from {before} to {after}" if before else f"set to {after}"
-    who = f", by {row.who}" if row.who else ""
-    return Event(at=row.at, kind=row.kind, proxy_id=row.proxy_id, text=f"{subject(row.what, row.name)}: {value}{who}")
+    author = f", by {row.who}" if row.who else ""
+    return Event(
+        at=row.at, kind=row.kind, proxy_id=row.proxy_id, text=f"{subject(row.what, row.name)}: {value}{author}"
+    )
 
 
 def _run(run: RunFacts, runs: list[RunFacts], end: datetime | None) -> list[Event]:

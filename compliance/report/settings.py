@@ -31,14 +31,14 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
 _WRAPPING = frozenset(("form", "body"))
 
 
-def subject(what: str, name: str) -> str:
+def subject(target: str, name: str) -> str:
     """Return what a change is about: publish limit of topic t.
 
     Args:
-        what: As `ChangeFacts`: `publish of topic`, `block`; or of a limiter's line `publish topic`.
+        target: As `ChangeFacts`: `publish of topic`, `block`; or of a limiter's line `publish topic`.
         name: Of the topic, namespace …; may be empty.
     """
-    kind, _, scope = what.replace(" of ", " ", 1).partition(" ")
+    kind, _, scope = target.replace(" of ", " ", 1).partition(" ")
     of = SCOPES.get(scope, scope.replace("_", " "))
     named = " ".join(part for part in (of, name) if part)
     first = SUBJECTS.get(kind, kind)
@@ -76,8 +76,8 @@ def _parts(value: Any) -> Iterator[str]:
 
 def _rate(key: str, value: Any) -> Iterator[str]:
     for pattern, unit in ((_MESSAGES, "messages"), (_BYTES, "bytes")):
-        if found := pattern.match(key):
-            kind = f" {found[1]}" if found[1] in ("publish", "dispatch") and not key.lower().count("throttling") else ""
+        if match := pattern.match(key):
+            kind = f" {match[1]}" if match[1] in ("publish", "dispatch") and not key.lower().count("throttling") else ""
             if isinstance(value, str):
                 yield value if unit in value else value.replace("/", f" {unit}/", 1)
             elif value is not None and value > 0:

@@ -130,10 +130,10 @@ class Ledger:
                 # Its own copies are no longer there.
                 runs = [(*run, span.without_copies) for *run, span in manifest.facts.runs]
                 parts[f"/{day}"] = [msgspec.structs.replace(manifest.facts, runs=runs)]
-        found = set()
+        names = set()
         for name in with_copies(parts):
-            found |= set(self.days[name[1:]].files["rows"]) if name.startswith("/") else {name}
-        return found
+            names |= set(self.days[name[1:]].files["rows"]) if name.startswith("/") else {name}
+        return names
 
     def _by_day(self, files: Iterable[FileFacts]) -> dict[str, list[DayFacts]]:
         by_day: dict[str, list[DayFacts]] = {}

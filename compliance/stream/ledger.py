@@ -52,7 +52,7 @@ class RunSpan(msgspec.Struct, frozen=True, array_like=True):
 
     def __add__(self, other: "RunSpan") -> "RunSpan":
         """Join the facts of other lines of the run."""
-        complete = [one.complete_up_to for one in (self, other) if one.complete_up_to is not None]
+        complete = [span.complete_up_to for span in (self, other) if span.complete_up_to is not None]
         return RunSpan(
             first=min(self.first, other.first),
             last=max(self.last, other.last),

@@ -93,7 +93,7 @@ TABLES = ("rows", "malformed", "copies", MINUTES_OF_FILES)
 def name_of(file: str) -> str:
     """Return the name of a log file's Parquet files: its own, in signs that Spark takes for letters."""
     stem = file.removesuffix(SUFFIXES[compression_of(file)])
-    safe = _UNSAFE.sub(lambda found: b"~%02x" % found[0][0], stem.encode(errors="surrogateescape")).decode()
+    safe = _UNSAFE.sub(lambda match: b"~%02x" % match[0][0], stem.encode(errors="surrogateescape")).decode()
     if len(safe) <= _LONGEST_NAME:
         return safe
     return f"{safe[: _LONGEST_NAME - 33]}~{hashlib.sha256(safe.encode()).hexdigest()[:32]}"

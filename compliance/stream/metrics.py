@@ -28,11 +28,11 @@ def encoded(summary: Summary, reported: datetime | None) -> bytes:
         reported: The time up to which the report has all lines; None: there is none, or it is not known.
     """
     registry = CollectorRegistry()
-    for name, told in _COUNTS.items():
-        Gauge(f"sluice_compliance_{name}", told, registry=registry).set(getattr(summary, name))
+    for name, description in _COUNTS.items():
+        Gauge(f"sluice_compliance_{name}", description, registry=registry).set(getattr(summary, name))
     in_tables = summary.complete_up_to and datetime.fromisoformat(summary.complete_up_to)
-    for (name, told), moment in zip(_TIMES.items(), (in_tables, reported), strict=True):
+    for (name, description), moment in zip(_TIMES.items(), (in_tables, reported), strict=True):
         if moment:
-            gauge = Gauge(f"sluice_compliance_{name}_complete_timestamp_seconds", told, registry=registry)
+            gauge = Gauge(f"sluice_compliance_{name}_complete_timestamp_seconds", description, registry=registry)
             gauge.set(moment.timestamp())
     return generate_latest(registry)

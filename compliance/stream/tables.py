@@ -64,19 +64,19 @@ class SplitRows:
 def files_without_copies(places: JobPlaces, ledger: Ledger) -> list[LinesFile]:
     """List the Parquet files of rows that have no line of another one, and none twice."""
     doubled = ledger.doubled()
-    found = []
+    files = []
     for day in sorted(ledger.totals):
         rows = {name: facts.rows for name, facts in ledger.live(day).items()}
         if day in ledger.days:
             manifest = ledger.days[day]
             compacted = manifest.files.get("rows", [])
             rows |= {name: manifest.facts.rows // len(compacted) + 1 for name in compacted}
-        found += [
+        files += [
             LinesFile(places.part("rows", day, name), day, number)
             for name, number in rows.items()
             if number and name not in doubled
         ]
-    return found
+    return files
 
 
 def malformed_of(spark: SparkSession, places: JobPlaces, ledger: Ledger, only: Column | None = None) -> DataFrame:
