@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from protocol.endpoint import BROKERS, EndpointError
+from proxy.config.limits import Limits
 from proxy.config.model import ClientMemory, Config, ConfigError, Publish, load_config
 from proxy.config.sections import Drain, Fleet
 from tests.deploy.manifests import NAMES, ROOT, containers, manifest, parsed, pod_spec, pods
@@ -198,6 +199,9 @@ def test_limits_in_a_text_are_read_by_sluice_alone(empty: Path, tmp_path: Path) 
     tenants = load_config(config, {}, {"SLUICE_BROKER": "pulsar://broker:6650"}).limits.tenants
     assert set(tenants) == {"007", "no"}
 
+    config.write_text(sluice_yaml_of(json.dumps("\ufeff---\r\ntenants: {007: {publish: {messages: 5}}}\r\n"), empty))
+    assert set(load_config(config, {}, {"SLUICE_BROKER": "pulsar://broker:6650"}).limits.tenants) == {"007"}
+
     config.write_text(sluice_yaml_of(json.dumps("tenants: {acme: {publish: {messages: 010}}}"), empty))
     with pytest.raises(ConfigError, match=r"limits\.tenants\.acme\.publish\.messages"):
         load_config(config, {}, {"SLUICE_BROKER": "pulsar://broker:6650"})
@@ -216,10 +220,18 @@ def test_limits_in_a_text_are_read_by_sluice_alone(empty: Path, tmp_path: Path) 
             "{topics: {a/b/c: {subscriptions: {0x1F: {dispatch: {messages: 1}}}}}}",
             "limits.topics.a/b/c.subscriptions.31: this may be",
         ),
-        ('""', "limits: the text is no mapping of levels, such as tenants and namespaces"),
-        ('"tenants"', "limits: the text is no mapping of levels"),
-        ('"tenants: {a: [}"', "limits: the text is no YAML: "),
-        ('"limits: {tenants: {}}"', "limits.limits: leave out this line"),
+        ('""', "limits: the text has no limits; write {} in its place for none"),
+        ('"tenants"', "limits: Helm cannot read the text; mend it, or quote a name such as null: "),
+        ('"tenants: {a: [}"', "limits: Helm cannot read the text; "),
+        ('"tenants: {null: gold}"', "limits: Helm cannot read the text; mend it, or quote a name such as null"),
+        (
+            '"limits: {tenants: {}}"',
+            "limits: the text begins with limits, which is no level; levels are plans, proxy, ",
+        ),
+        (r'"tenants: {}\r roles: {}"', "limits: the text has a line break other than LF and CRLF"),
+        (r'"tenants: {} # a\u2028roles: {}"', "limits: the text has a line break other than LF and CRLF"),
+        (r'"tenants: {} # a\u0085roles: {}"', "limits: the text has a line break other than LF and CRLF"),
+        ("", "limits: nothing is written here; write {} for no limits"),
         ("[tenants]", "at '/limits': got array, want object"),
     ],
 )
@@ -229,9 +241,18 @@ def test_limits_that_helm_may_have_changed_are_refused(limits: str, error: str, 
     assert error in refused.value.stderr
 
 
+def test_chart_knows_all_levels(empty: Path) -> None:
+    text = json.dumps(
+        "\n".join(f"{level}: {{}}" for level in Limits.model_fields if level != "exempt") + "\nexempt: []"
+    )
+    assert yaml.safe_load(sluice_yaml_of(text, empty))["limits"].keys() == Limits.model_fields.keys()
+
+
 def test_names_that_helm_leaves_alone_are_taken(empty: Path) -> None:
-    subscriptions = "{s1: {dispatch: {messages: 1}}}"
-    limits = f"{{tenants: {{no.1: gold, 1-2: gold, ab: gold}}, topics: {{a/b/c: {{subscriptions: {subscriptions}}}}}}}"
+    limits = """{
+        tenants: {no.1: gold, 1-2: gold, ab: gold}, addresses: {10.0.0.1: {publish: {messages: 1}}},
+        topics: {a/b/c: {subscriptions: {s1: {dispatch: {messages: 1}}}}},
+    }"""
     assert yaml.safe_load(sluice_yaml_of(limits, empty))["limits"] == yaml.safe_load(limits)
 
 

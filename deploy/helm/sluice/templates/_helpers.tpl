@@ -208,18 +208,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{/* Limits that are a text go into sluice.yaml as they are. Names in a mapping have been read by Helm: 7 may have been 007,
      and false may have been no. */}}
 {{- define "sluice.limits" -}}
-{{- $limits := kindIs "invalid" .Values.limits | ternary dict .Values.limits -}}
-{{- if kindIs "string" $limits -}}
-{{- $text := printf "limits:\n%s" ($limits | indent 2) -}}
-{{- $read := fromYaml $text -}}
-{{- if $read.Error -}}
-{{- fail (printf "limits: the text is no YAML: %s" $read.Error) -}}
-{{- else if not (kindIs "map" $read.limits) -}}
-{{- fail "limits: the text is no mapping of levels, such as tenants and namespaces" -}}
-{{- else if hasKey $read.limits "limits" -}}
-{{- fail "limits.limits: leave out this line, and begin with a level, such as tenants" -}}
+{{- $limits := .Values.limits -}}
+{{- if kindIs "invalid" $limits -}}
+{{- fail "limits: nothing is written here; write {} for no limits" -}}
+{{- else if kindIs "string" $limits -}}
+{{- $text := regexReplaceAll "^---[ \\t]*\n" ($limits | trimPrefix "\ufeff" | replace "\r\n" "\n") "" -}}
+{{- if regexMatch "[\\r\\x{85}\\x{2028}\\x{2029}]" $text -}}
+{{- fail "limits: the text has a line break other than LF and CRLF (CR, U+0085, U+2028 or U+2029), which YAML and Helm read in different ways; replace it" -}}
 {{- end -}}
-{{- $text -}}
+{{- $read := fromYaml $text -}}
+{{- if kindIs "string" $read.Error -}}
+{{- fail (printf "limits: Helm cannot read the text; mend it, or quote a name such as null: %s" $read.Error) -}}
+{{- else if not $read -}}
+{{- fail "limits: the text has no limits; write {} in its place for none" -}}
+{{- end -}}
+{{- range $level, $_ := $read -}}
+{{- if not (has $level (include "sluice.levels" $ | fromJsonArray)) -}}
+{{- fail (printf "limits: the text begins with %s, which is no level; levels are %s" $level (include "sluice.levels" $ | fromJsonArray | join ", ")) -}}
+{{- end -}}
+{{- end -}}
+{{- printf "limits:\n%s" ($text | indent 2) -}}
 {{- else -}}
 {{- $named := deepCopy $limits -}}
 {{- range $topic, $_ := $limits.topics -}}
@@ -227,13 +235,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- range $level, $names := $named -}}
 {{- range $name, $_ := $names -}}
-{{- if regexMatch "^([-+]?[.]?[0-9][0-9.]*([eE][-+]?[0-9]+)?|[-+]?[.](inf|Inf|INF)|[.](nan|NaN|NAN)|true|false|null|<nil>)$" (toString $name) -}}
+{{- if regexMatch "^([-+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][-+]?[0-9]+)?|[-+]?[.](inf|Inf|INF)|[.](nan|NaN|NAN)|true|false|null|<nil>)$" (toString $name) -}}
 {{- fail (printf "limits.%s.%s: this may be the name that was written, or what Helm makes of 007, 1_000 or no; give limits as text, which Helm leaves alone: --set-file limits=FILE, or limits: |" $level $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toYaml (dict "limits" $limits) -}}
 {{- end -}}
+{{- end }}
+
+{{/* The levels of limits, as JSON: what a text may have at its begin. */}}
+{{- define "sluice.levels" -}}
+["plans", "proxy", "tenants", "namespaces", "resource_groups", "topics", "each_topic", "each_subscription", "producers", "roles", "addresses", "exempt"]
 {{- end }}
 
 {{/* The brokers, as variables. The ConfigMap reaches pods that run, and variables do not: an update to a wrong broker stops
