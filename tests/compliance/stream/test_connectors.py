@@ -51,7 +51,8 @@ def test_each_kafka_message_becomes_one_row(tmp_path):
     assert (summary["rows"], summary["duplicates"], summary["malformed"], summary["missing"]) == (60, 10, 1, 0)
     rows = ds.dataset(out / "rows", partitioning="hive").to_table(["seq", "file"]).to_pylist()
     assert {row["seq"] for row in rows} == set(range(60))
-    assert {row["file"] for row in rows} == {"log/0", "log/1"}
+    # Kafka's producer chooses a partition for each batch without keys.
+    assert {row["file"] for row in rows} <= {"log/0", "log/1"}
 
 
 _READ = """
