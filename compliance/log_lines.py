@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from compliance import storage
-from compliance.excerpt import WHOLE_LOG, Excerpt
+from compliance.excerpt import WHOLE_LOG, Excerpt, only
 from compliance.schema import arrow_schema
 
 LINES = pa.schema([*arrow_schema(), ("file", pa.string()), ("line", pa.int64()), ("day", pa.date32())])
@@ -176,8 +176,8 @@ def lines_in(file: LinesFile, columns: Sequence[str], kinds: Collection[str]) ->
             if chosen is not None and not pc.any(chosen).as_py():
                 continue
             rows = parquet.read_row_group(group, names, use_threads=False)
-            if chosen is not None and not pc.all(chosen).as_py():
-                rows = rows.filter(chosen)
+            if chosen is not None:
+                rows = only(rows, chosen)
             fields = [LINES.field(name) for name in columns]
             yield pa.Table.from_arrays(
                 [

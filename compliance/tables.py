@@ -75,7 +75,7 @@ class LogTables:
 
 
 class DayOfLog(NamedTuple):
-    """What is known of one day's lines without reading them.
+    """The facts of one day's lines that are known without reading them.
 
     Args:
         content: A digest of what was read of it: other lines have another one, in the same files or not.

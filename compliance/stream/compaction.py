@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from accesslog.record import Kinds
 from compliance import storage
+from compliance.excerpt import only
 from compliance.line_reader import MALFORMED, ROWS
 from compliance.schema import BOOT
 from compliance.stream.folder import DayManifest, Ledger, finish, staged
@@ -202,7 +203,7 @@ class _Lines(NamedTuple):
     def columns(self, names: Iterable[str]) -> pa.Table:
         """Read columns, as far as they are there."""
         table = self.read([name for name in names if name in self.there])
-        return table if self.chosen.all() else table.filter(pa.array(self.chosen))
+        return only(table, pa.array(self.chosen))
 
     def of(self, chosen: Bools) -> "_Lines":
         """Return those of the chosen lines that are chosen again."""

@@ -57,7 +57,7 @@ class _Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger:
-    """What has been read.
+    """The account of the files that were read.
 
     Args:
         files: Facts of files by their names.

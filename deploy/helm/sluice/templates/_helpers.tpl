@@ -222,9 +222,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- else if not $read -}}
 {{- fail "limits: the text has no limits; write {} in its place for none" -}}
 {{- end -}}
+{{- $levels := list "plans" "proxy" "tenants" "namespaces" "resource_groups" "topics" "each_topic" "each_subscription" "producers" "roles" "addresses" "exempt" -}}
 {{- range $level, $_ := $read -}}
-{{- if not (has $level (include "sluice.levels" $ | fromJsonArray)) -}}
-{{- fail (printf "limits: the text begins with %s, which is no level; levels are %s" $level (include "sluice.levels" $ | fromJsonArray | join ", ")) -}}
+{{- if not (has $level $levels) -}}
+{{- fail (printf "limits: the text begins with %s, which is no level; levels are %s" $level (join ", " $levels)) -}}
 {{- end -}}
 {{- end -}}
 {{- printf "limits:\n%s" ($text | indent 2) -}}
@@ -242,11 +243,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- toYaml (dict "limits" $limits) -}}
 {{- end -}}
-{{- end }}
-
-{{/* The levels of limits, as JSON: what a text may have at its begin. */}}
-{{- define "sluice.levels" -}}
-["plans", "proxy", "tenants", "namespaces", "resource_groups", "topics", "each_topic", "each_subscription", "producers", "roles", "addresses", "exempt"]
 {{- end }}
 
 {{/* The brokers, as variables. The ConfigMap reaches pods that run, and variables do not: an update to a wrong broker stops
